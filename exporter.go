@@ -1,0 +1,309 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package batcherexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/pipeline"
+	"go.opentelemetry.io/otel/attribute"
+	"go.uber.org/zap"
+
+	"github.com/pullbatch/batcherexporter/internal/metadata"
+	"github.com/pullbatch/batcherexporter/internal/payload"
+)
+
+// errNotStarted answers requests that come before Start. It is retryable.
+var errNotStarted = errors.New("the exporter has not been started")
+
+// stopGrace is how long a stop waits, after the time to send is over, for calls
+// into the wrapped exporter to notice that they were cancelled.
+const stopGrace = 150 * time.Millisecond
+
+// oversizedLogInterval is how often an oversized item is logged at the most.
+const oversizedLogInterval = time.Minute
+
+// wrappedExporter is what the wrapped exporter has in every signal.
+type wrappedExporter interface {
+	component.Component
+	Capabilities() consumer.Capabilities
+}
+
+// signalSettings are what differs from signal to signal.
+type signalSettings[T any] struct {
+	name    pipeline.Signal
+	payload payload.Signal[T]
+	create  func(context.Context, exporter.Factory, exporter.Settings, component.Config) (wrappedExporter, func(context.Context, T) error, error)
+}
+
+// signalExporter is the batcher exporter for one signal: it builds the wrapped
+// exporter and the parts around it at Start, and takes them down in order.
+type signalExporter[T any] struct {
+	// Fixed after construction.
+	instances *instances
+	set       exporter.Settings
+	cfg       *Config
+	signal    signalSettings[T]
+
+	running atomic.Pointer[parts[T]] // atomic, since every request reads it; nil before Start
+	stopped sync.Once
+}
+
+// parts are what exists from Start on.
+type parts[T any] struct {
+	instance  *instance
+	wrapped   wrappedExporter
+	queue     *queue[T]
+	telemetry *telemetry
+}
+
+func newSignalExporter[T any](all *instances, set exporter.Settings, cfg component.Config, signal signalSettings[T]) *signalExporter[T] {
+	return &signalExporter[T]{instances: all, set: set, cfg: cfg.(*Config), signal: signal}
+}
+
+// Capabilities says that data is changed when batches are made: requests are
+// merged and cut. The wrapped exporter does not exist yet when this is asked; if
+// it changes data and we do not, it gets copies.
+func (e *signalExporter[T]) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: e.ExporterHelperBatchingEnabled()}
+}
+
+// ExporterHelperBatchingEnabled says whether batches are made. The collector asks
+// it to warn of a batch processor in front.
+func (e *signalExporter[T]) ExporterHelperBatchingEnabled() bool {
+	q := e.cfg.SendingQueue
+	return q.HasValue() && q.Get().Batch.HasValue()
+}
+
+// Start makes and starts the wrapped exporter, and then the queue. The error
+// names the key of what is wrong.
+func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) (err error) {
+	in, err := e.instances.acquire(e.cfg, host)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			e.instances.release(in)
+		}
+	}()
+	for _, w := range in.takeWarnings() {
+		e.set.Logger.Warn(w)
+	}
+	w := in.resolved.wrapped
+	wrapped, push, err := e.signal.create(ctx, w.factory, w.settings(e.set), w.config)
+	if errors.Is(err, pipeline.ErrSignalNotSupported) {
+		return fmt.Errorf("`exporter::%s`: an exporter of type %q does not support %s: %w", w.id, w.id.Type(), e.signal.name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("`exporter::%s`: cannot create the wrapped exporter: %w", w.id, err)
+	}
+	if err = wrapped.Start(ctx, host); err != nil {
+		return errors.Join(fmt.Errorf("`exporter::%s`: cannot start the wrapped exporter: %w", w.id, err), wrapped.Shutdown(ctx))
+	}
+	p, err := e.assemble(in, wrapped, push)
+	if err != nil {
+		return errors.Join(err, wrapped.Shutdown(ctx))
+	}
+	in.join(p.queue)
+	e.running.Store(p)
+	return nil
+}
+
+// assemble makes queue, sender and telemetry, and ties them together.
+func (e *signalExporter[T]) assemble(in *instance, wrapped wrappedExporter, push func(context.Context, T) error) (*parts[T], error) {
+	cfg := &in.resolved.effective
+	s := &sender[T]{
+		set: senderSettings[T]{
+			push:     push,
+			mutates:  wrapped.Capabilities().MutatesData,
+			direct:   !cfg.SendingQueue.HasValue(),
+			timeout:  cfg.Timeout,
+			retry:    cfg.Retry,
+			spanName: "exporter/" + e.set.ID.String() + "/" + e.signal.name.String(),
+			spanAttrs: []attribute.KeyValue{
+				attribute.String("exporter", e.set.ID.String()),
+				attribute.String("data_type", e.signal.name.String()),
+			},
+		},
+		tracer:    metadata.Tracer(e.set.TelemetrySettings),
+		logger:    e.set.Logger,
+		oversized: &occasional{interval: oversizedLogInterval},
+	}
+	set := queueSettingsOf(cfg)
+	mergeResources := false
+	if b := batchOf(cfg); b != nil {
+		mergeResources = b.MergeResources
+		s.set.dropOversized = b.Oversize == OversizeDrop
+	}
+	q := newQueue(set, e.signal.payload, e.signal.payload.NewMerger(mergeResources), s.work)
+	t, err := newTelemetry(e.set, e.signal.name, q.stats)
+	if err != nil {
+		return nil, err
+	}
+	s.q, s.telemetry = q, t
+	e.logLimits(set)
+	return &parts[T]{instance: in, wrapped: wrapped, queue: q, telemetry: t}, nil
+}
+
+// logLimits says at start how much may be queued, and that a queue in requests
+// bounds no bytes.
+func (e *signalExporter[T]) logLimits(set queueSettings) {
+	if set.capacity == math.MaxInt64 {
+		return
+	}
+	fields := []zap.Field{
+		zap.Int64("queue_size", set.capacity), zap.Stringer("sizer", set.unit), zap.Int("num_consumers", set.slots),
+	}
+	if set.unit == unitBytes {
+		e.set.Logger.Info("Queue is ready.", fields...)
+		return
+	}
+	e.set.Logger.Info("Queue is ready. Its size in bytes is not bounded: use `sizer: bytes` for that.", fields...)
+}
+
+// batchOf returns the batch settings, nil if batching is off.
+func batchOf(cfg *Config) *BatchConfig {
+	if !cfg.SendingQueue.HasValue() {
+		return nil
+	}
+	return cfg.SendingQueue.Get().Batch.Get()
+}
+
+// queueSettingsOf translates the configuration. Without a queue every request is
+// a batch of its own that its caller waits for, with a slot of its own.
+func queueSettingsOf(cfg *Config) queueSettings {
+	if !cfg.SendingQueue.HasValue() {
+		return queueSettings{unit: unitRequests, capacity: math.MaxInt64, slots: math.MaxInt, waitForResult: true}
+	}
+	q := cfg.SendingQueue.Get()
+	set := queueSettings{
+		unit:            unitOf(q.Sizer),
+		capacity:        q.QueueSize,
+		slots:           q.NumConsumers,
+		blockOnOverflow: q.BlockOnOverflow,
+		waitForResult:   q.WaitForResult,
+	}
+	b := q.Batch.Get()
+	if b == nil {
+		return set
+	}
+	set.batch = batchSettings{unit: unitOf(b.Sizer), minSize: b.MinSize, maxBytes: b.MaxBytes, flushTimeout: b.FlushTimeout}
+	switch {
+	case set.batch.unit == unitItems:
+		set.batch.maxItems = b.MaxSize
+	case b.MaxSize > 0 && (b.MaxBytes == 0 || b.MaxSize < b.MaxBytes):
+		set.batch.maxBytes = b.MaxSize
+	}
+	return set
+}
+
+func unitOf(s exporterhelper.RequestSizerType) unit {
+	switch s {
+	case exporterhelper.RequestSizerTypeItems:
+		return unitItems
+	case exporterhelper.RequestSizerTypeBytes:
+		return unitBytes
+	}
+	return unitRequests
+}
+
+func (e *signalExporter[T]) consume(ctx context.Context, data T) error {
+	p := e.running.Load()
+	if p == nil {
+		return errNotStarted
+	}
+	s, err := p.queue.offer(ctx, data)
+	switch {
+	case err != nil:
+		p.telemetry.enqueueFailed(e.signal.payload.Items(data))
+	case s != nil:
+		err = p.queue.await(ctx, s)
+	}
+	return err
+}
+
+// Flush sends what is queued or in flight now and returns when that is settled,
+// or with ctx's error. See NewFactory.
+func (e *signalExporter[T]) Flush(ctx context.Context) error {
+	p := e.running.Load()
+	if p == nil {
+		return nil
+	}
+	return p.queue.flush(ctx)
+}
+
+// Shutdown refuses new data, sends what is queued within the instance's
+// `drain_timeout` and ctx's deadline, and stops the wrapped exporter. The error
+// tells how many items were given up. It may be called twice, and without Start.
+func (e *signalExporter[T]) Shutdown(ctx context.Context) error {
+	var err error
+	e.stopped.Do(func() {
+		if p := e.running.Load(); p != nil {
+			err = e.stop(ctx, p)
+		}
+	})
+	return err
+}
+
+func (e *signalExporter[T]) stop(ctx context.Context, p *parts[T]) error {
+	drain, spent := p.instance.drain(ctx)
+	covered := p.queue.stop()
+	p.instance.leave(p.queue)
+	p.instance.flushAll()
+	_ = awaitEpoch(drain, covered)
+	left := p.queue.abandon()
+	last, cancel := context.WithDeadline(context.WithoutCancel(ctx), lastMoment(drain))
+	defer cancel()
+	err := errors.Join(e.reportLeft(p, left), p.queue.awaitWorkers(last), stopWrapped(last, p.wrapped))
+	spent()
+	p.telemetry.close()
+	e.instances.release(p.instance)
+	return err
+}
+
+// lastMoment is until when a stop waits for calls and for the wrapped exporter.
+func lastMoment(drain context.Context) time.Time {
+	d, _ := drain.Deadline()
+	if grace := time.Now().Add(stopGrace); grace.After(d) {
+		return grace
+	}
+	return d
+}
+
+// reportLeft counts and logs what a stop gave up.
+func (e *signalExporter[T]) reportLeft(p *parts[T], items int64) error {
+	if items == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%d items of %s were not delivered before the stop and are dropped: raise `drain_timeout` to send more",
+		items, e.signal.name)
+	p.telemetry.sendFailed(int(items), err)
+	p.telemetry.dropped(dropShutdown, int(items))
+	e.set.Logger.Error("Dropping data that was not delivered before the stop.",
+		zap.String("reason", string(dropShutdown)), zap.Int64("dropped_items", items), zap.Stringer("data_type", e.signal.name))
+	return err
+}
+
+// stopWrapped stops the wrapped exporter. One that hangs is left behind.
+func stopWrapped(ctx context.Context, wrapped component.Component) error {
+	done := make(chan error, 1)
+	go func() { done <- wrapped.Shutdown(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the wrapped exporter has not stopped in time: %w", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package batcherexporter
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/exporter"
+)
+
+// instances are the running batchers of one factory, by their decoded
+// configuration: the collector makes one exporter per signal from it.
+type instances struct {
+	// Fixed after construction.
+	factories map[component.Type]exporter.Factory
+
+	mu struct {
+		sync.Mutex
+		running map[*Config]*instance
+	}
+}
+
+func newInstances(factories map[component.Type]exporter.Factory) *instances {
+	all := &instances{factories: factories}
+	all.mu.running = map[*Config]*instance{}
+	return all
+}
+
+// instance is what the signals of one batcher share, from the first Start to the
+// last Shutdown: the wrapped exporter's decoded configuration, so that exporters
+// which share one resource per configuration (a file, a connection) still do, and
+// the time that a stop may take.
+type instance struct {
+	// Fixed after construction.
+	cfg      *Config
+	resolved *resolved
+
+	users int // signals that are started; guarded by the mutex of instances
+
+	mu struct {
+		sync.Mutex
+		warned  bool
+		budget  time.Duration // what is left of `drain_timeout`
+		members map[flusher]struct{}
+	}
+}
+
+// flusher is a signal that can be told to send what it has queued.
+type flusher interface{ beginFlush() }
+
+// acquire returns the instance of cfg, a new one at the first Start. The caller
+// must release it.
+func (all *instances) acquire(cfg *Config, host component.Host) (*instance, error) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	in := all.mu.running[cfg]
+	if in == nil {
+		r, err := cfg.resolve(lookupFrom(host, all.factories))
+		if err != nil {
+			return nil, err
+		}
+		in = &instance{cfg: cfg, resolved: r}
+		in.mu.budget = r.effective.DrainTimeout
+		in.mu.members = map[flusher]struct{}{}
+		all.mu.running[cfg] = in
+	}
+	in.users++
+	return in, nil
+}
+
+// release ends one use of an instance, and the instance with the last.
+func (all *instances) release(in *instance) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if in.users--; in.users == 0 {
+		delete(all.mu.running, in.cfg)
+	}
+}
+
+// takeWarnings returns what the configuration deserves to be warned of, to the
+// first who asks.
+func (in *instance) takeWarnings() []string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.mu.warned {
+		return nil
+	}
+	in.mu.warned = true
+	return in.resolved.warnings
+}
+
+func (in *instance) join(f flusher) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.mu.members[f] = struct{}{}
+}
+
+func (in *instance) leave(f flusher) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.mu.members, f)
+}
+
+// flushAll lets the signals that still run send what they have queued. The
+// collector stops exporters one after the other: what the others hold leaves
+// while the first drains, and shares the time that all have.
+func (in *instance) flushAll() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for f := range in.mu.members {
+		f.beginFlush()
+	}
+}
+
+// drain returns the context of one Shutdown's sending, and a function that takes
+// the time it took off the budget of all.
+func (in *instance) drain(ctx context.Context) (context.Context, func()) {
+	began := time.Now()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, in.mu.budget)
+	return ctx, func() {
+		cancel()
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.mu.budget = max(in.mu.budget-time.Since(began), 0)
+	}
+}

@@ -1,0 +1,85 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pullbatch/batcherexporter/internal/e2e/otlpdata"
+)
+
+// view prints what happened since the last line.
+type view struct {
+	out      io.Writer
+	began    time.Time
+	previous figures
+}
+
+func newView(out io.Writer, began time.Time) *view {
+	v := &view{out: out, began: began, previous: figures{}}
+	fmt.Fprintf(out, "%6s%14s%12s%14s%14s%16s   %s\n",
+		"time", "requests in", "items in", "batches out", "items/batch", "queue", "batches due by")
+	return v
+}
+
+// elapsed names a line by its second.
+func (v *view) elapsed(at time.Time) string {
+	return fmt.Sprintf("%.0f s", at.Sub(v.began).Seconds())
+}
+
+func (v *view) printLine(name string, all map[otlpdata.Signal]figures) {
+	now := sum(all)
+	batches := now.batches - v.previous.batches
+	fmt.Fprintf(v.out, "%6s%14s%12s%14s%14s%16s   %s\n", name,
+		grouped(now.requests-v.previous.requests),
+		grouped(now.accepted-v.previous.accepted),
+		grouped(batches),
+		average(now.sent-v.previous.sent, batches),
+		fill(now.queueSize, now.queueRoom),
+		v.dueSince(now))
+	v.previous = now
+}
+
+// dueSince lists what made batches due since the last line, most common first by
+// the order of triggers.
+func (v *view) dueSince(now figures) string {
+	var parts []string
+	for _, trigger := range triggers {
+		if n := now.due[trigger] - v.previous.due[trigger]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", trigger, grouped(n)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func fill(size, room int) string {
+	if room == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s (%.1f%%)", grouped(size), 100*float64(size)/float64(room))
+}
+
+func average(items, batches int) string {
+	if batches == 0 {
+		return "-"
+	}
+	return grouped((items + batches/2) / batches)
+}
+
+// grouped prints a number with a comma between each three digits.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return sign + digits
+}

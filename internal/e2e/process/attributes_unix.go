@@ -1,0 +1,14 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix && !linux
+
+package process
+
+import "syscall"
+
+// attributes puts the child in a process group of its own, so that Ctrl-C reaches
+// this program only and children are stopped in order.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}

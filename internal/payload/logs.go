@@ -1,0 +1,59 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/xpdata/pref"
+)
+
+// Logs is the signal whose items are log records.
+func Logs() Signal[plog.Logs] {
+	return signal[plog.Logs, plog.ResourceLogsSlice, plog.ResourceLogs, plog.ScopeLogsSlice, plog.ScopeLogs]{logs{}}
+}
+
+type logs struct{}
+
+var logSizer = &plog.ProtoMarshaler{}
+
+func (logs) Items(data plog.Logs) int       { return data.LogRecordCount() }
+func (logs) Bytes(data plog.Logs) int       { return logSizer.LogsSize(data) }
+func (logs) IsReadOnly(data plog.Logs) bool { return data.IsReadOnly() }
+func (logs) Ref(data plog.Logs)             { pref.RefLogs(data) }
+func (logs) Unref(data plog.Logs)           { pref.UnrefLogs(data) }
+
+func (logs) Clone(data plog.Logs) plog.Logs {
+	clone := plog.NewLogs()
+	data.CopyTo(clone)
+	return clone
+}
+
+func (logs) Remainder(err error) (plog.Logs, bool) {
+	var partial consumererror.Logs
+	if !errors.As(err, &partial) || partial.Data().LogRecordCount() == 0 {
+		return plog.Logs{}, false
+	}
+	return partial.Data(), true
+}
+
+func (logs) newData() plog.Logs                              { return plog.NewLogs() }
+func (logs) resources(data plog.Logs) plog.ResourceLogsSlice { return data.ResourceLogs() }
+func (logs) scopes(r plog.ResourceLogs) plog.ScopeLogsSlice  { return r.ScopeLogs() }
+func (logs) resourceSize(r plog.ResourceLogs) int            { return logSizer.ResourceLogsSize(r) }
+func (logs) scopeSize(s plog.ScopeLogs) int                  { return logSizer.ScopeLogsSize(s) }
+
+func (logs) indexScope(ix *Index, s plog.ScopeLogs) {
+	addItems(ix, s.LogRecords(), logSizer.LogRecordSize)
+}
+
+func (logs) moveSpan(ix *Index, src, dst plog.ScopeLogs, part span) {
+	moveItems(ix.group(scopeLevel, part.from), src.LogRecords(), dst.LogRecords(), part)
+}
+
+func (logs) moveScope(src, dst plog.ScopeLogs) {
+	src.LogRecords().MoveAndAppendTo(dst.LogRecords())
+}

@@ -1,0 +1,79 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
+
+// NewMerger implements Signal.
+func (sg signal[T, RL, R, SL, S]) NewMerger(mergeResources bool) Merger[T] {
+	m := &merger[T, RL, R, SL, S]{adapter: sg.adapter}
+	if mergeResources {
+		m.sampler = &sampler{}
+	}
+	return m
+}
+
+// merger appends, and joins what is equal.
+type merger[T any, RL list[RL, R], R resourceGroup, SL list[SL, S], S scopeGroup] struct {
+	adapter[T, RL, R, SL, S]
+	sampler *sampler // nil if nothing is to be joined
+}
+
+// Begin implements Merger.
+func (m *merger[T, RL, R, SL, S]) Begin() Batch[T] {
+	return &batch[T, RL, R, SL, S]{merger: m}
+}
+
+// batch merges n requests in O(requests + resources): items are moved as whole
+// slices, and the slices that they go to grow by a factor. Their capacity is
+// never set: EnsureCapacity gives exactly what is asked for, so that asking on
+// each request would copy everything on each request.
+type batch[T any, RL list[RL, R], R resourceGroup, SL list[SL, S], S scopeGroup] struct {
+	*merger[T, RL, R, SL, S]
+	data   T
+	begun  bool
+	joiner *joiner[T, RL, R, SL, S] // nil until there is something to join with
+}
+
+// Add implements Batch.
+func (b *batch[T, RL, R, SL, S]) Add(data T) {
+	if !b.begun {
+		b.data, b.begun = data, true
+		return
+	}
+	src, dst := b.resources(data), b.resources(b.data)
+	if b.sampler != nil {
+		b.join(src, dst)
+	}
+	src.MoveAndAppendTo(dst)
+}
+
+// join takes out of src what goes into resources of the batch.
+func (b *batch[T, RL, R, SL, S]) join(src, dst RL) {
+	seen := src.Len()
+	if !b.sampler.on() {
+		b.sampler.passed(seen)
+		return
+	}
+	if b.joiner == nil {
+		b.joiner = newJoiner(b.adapter)
+		b.joiner.begin(dst)
+	}
+	b.joiner.join(src)
+	b.sampler.found(seen, seen-src.Len())
+}
+
+// Saved implements Batch.
+func (b *batch[T, RL, R, SL, S]) Saved() int {
+	if b.joiner == nil {
+		return 0
+	}
+	return b.joiner.saved
+}
+
+// Data implements Batch.
+func (b *batch[T, RL, R, SL, S]) Data() T {
+	if !b.begun {
+		b.data = b.newData()
+	}
+	return b.data
+}

@@ -1,0 +1,253 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+)
+
+// The two bounds of an index of profiles. What a range of samples needs of the
+// dictionary is at the most
+const (
+	closureBound = iota // the sum of what each sample needs on its own,
+	sharedBound         // or all that was needed up to its last sample.
+	profileBounds
+)
+
+// meter measures how large a request, or a part of one, can become in a batch.
+// For an exact answer one would have to know which entries the batch holds, and
+// how many, so all of it is an upper bound.
+type meter struct {
+	sizer
+	bare  bare[pprofile.Profiles, pprofile.ResourceProfilesSlice, pprofile.ResourceProfiles, pprofile.ScopeProfilesSlice, pprofile.ScopeProfiles]
+	limit int
+	texts int // bytes for references to the texts in attributes, up to now
+
+	ix       *Index
+	shared   []int             // see bound
+	all      *remap            // marks what was needed up to now
+	spent    int               // bytes of that
+	headers  int               // bytes of what the headers of profiles need on top
+	counted  [tableCount]int   // how many of all.needed are in spent
+	one      *remap            // marks what one entry needs
+	closures [tableCount][]int // bytes of that; 0 if not known
+}
+
+func newMeter(data pprofile.Profiles, limit int) *meter {
+	return &meter{
+		sizer: newSizer(data.Dictionary(), limit),
+		bare:  profilesTree{profiles{}}.newBare(),
+		limit: limit,
+	}
+}
+
+// cost is what data adds to a batch at the most. A batch that consists of it
+// alone takes it as it is, and any other only the entries that are not null.
+func (m *meter) cost(data pprofile.Profiles) int {
+	merged := m.request(data)
+	entries := nullEntries
+	for t := range tableCount {
+		for i := range int32(m.length[t]) {
+			if !m.src.isNull(t, i) {
+				entries += m.entry(t, i)
+			}
+		}
+	}
+	merged += m.prefix(entries) + entries
+	alone := profileSizer.ProfilesSize(data) + m.texts
+	if m.texts > 0 {
+		alone += maxPrefixGrowth
+	}
+	return max(alone, merged)
+}
+
+// prefix is the size of tag and length prefix of the dictionary.
+func (m *meter) prefix(entries int) int { return 1 + varintLen(max(entries, m.limit)) }
+
+// index makes the index of data.
+func (m *meter) index(data pprofile.Profiles) *Index {
+	samples := data.SampleCount()
+	m.ix = newIndex(samples, profileBounds)
+	m.shared = make([]int, 1, samples+1)
+	m.all, m.one = newRemap(m.src), newRemap(m.src)
+	defer m.all.release()
+	defer m.one.release()
+	for _, t := range [...]table{stackTable, linkTable, attributeTable, stringTable} {
+		m.closures[t] = make([]int, m.length[t])
+	}
+	m.request(data)
+	for i := range m.ix.bounds {
+		m.ix.bounds[i].base = m.prefix(nullEntries+m.spent+m.headers) + nullEntries
+	}
+	m.ix.bounds[sharedBound].shared = m.shared
+	return m.ix.finish()
+}
+
+// request is the size of all resources. On the way it fills the index, if there
+// is one.
+func (m *meter) request(data pprofile.Profiles) int {
+	size := 0
+	for n, r := range data.ResourceProfiles().All() {
+		size += framed(m.resource(n, r))
+	}
+	return size
+}
+
+func (m *meter) resource(pos int, r pprofile.ResourceProfiles) int {
+	m.open(resourceLevel, pos)
+	copyResource(r, m.bare.resource)
+	header := m.bare.resourceSize(m.bare.resource) + m.textReferences(r.Resource().Attributes())
+	size := header
+	for n, s := range r.ScopeProfiles().All() {
+		size += framed(m.scope(n, s))
+	}
+	m.close(resourceLevel, framed(size)-size+header)
+	return size
+}
+
+func (m *meter) scope(pos int, s pprofile.ScopeProfiles) int {
+	m.open(scopeLevel, pos)
+	copyScope(s, m.bare.scope)
+	header := m.bare.scopeSize(m.bare.scope) + m.textReferences(s.Scope().Attributes())
+	size := header
+	for n, p := range s.Profiles().All() {
+		size += framed(m.profile(n, p))
+	}
+	m.close(scopeLevel, framed(size)-size+header)
+	return size
+}
+
+func (m *meter) profile(pos int, p pprofile.Profile) int {
+	m.open(innerLevel, pos)
+	header, original := m.header(p), payloadSize(p)
+	size := header + original
+	for n := range p.Samples().Len() {
+		s := p.Samples().At(n)
+		own := m.sample(s)
+		size += own
+		if n == 0 {
+			own += original
+		}
+		m.item(s, own)
+	}
+	m.close(innerLevel, framed(size)-size+header+m.headerClosure(p))
+	return size
+}
+
+// textReferences is what it costs that pdata turns texts in attributes into
+// references when it marshals: their strings move to the dictionary, and each
+// leaves a reference.
+func (m *meter) textReferences(attrs pcommon.Map) int {
+	if m.limit <= 0 {
+		return 0
+	}
+	size := countTexts(attrs) * (1 + m.width[stringTable])
+	m.texts += size
+	return size
+}
+
+func countTexts(attrs pcommon.Map) int {
+	n := attrs.Len()
+	for _, v := range attrs.All() {
+		n += countValueTexts(v)
+	}
+	return n
+}
+
+func countValueTexts(v pcommon.Value) int {
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		return 1
+	case pcommon.ValueTypeMap:
+		return countTexts(v.Map())
+	case pcommon.ValueTypeSlice:
+		n := 0
+		for _, e := range v.Slice().All() {
+			n += countValueTexts(e)
+		}
+		return n
+	}
+	return 0
+}
+
+func (m *meter) open(level, pos int) {
+	if m.ix != nil {
+		m.ix.open(level, pos)
+	}
+}
+
+func (m *meter) close(level, header int) {
+	if m.ix != nil {
+		m.ix.close(level, cost{header, header})
+	}
+}
+
+// item adds a sample of a given size to the index.
+func (m *meter) item(s pprofile.Sample, own int) {
+	if m.ix == nil {
+		return
+	}
+	closure := m.closure(stackTable, s.StackIndex()) + m.closure(linkTable, s.LinkIndex()) +
+		m.closureOfList(s.AttributeIndices())
+	m.all.wantSample(s)
+	m.all.complete()
+	before := m.spent
+	m.spend()
+	m.shared = append(m.shared, m.spent-before)
+	m.ix.item(cost{closureBound: own + closure, sharedBound: own + m.spent - before})
+}
+
+// spend counts what is needed since the last time.
+func (m *meter) spend() {
+	for t := range tableCount {
+		needed := m.all.needed[t]
+		for ; m.counted[t] < len(needed); m.counted[t]++ {
+			m.spent += m.entry(t, needed[m.counted[t]])
+		}
+	}
+}
+
+// headerClosure is the size of what a profile needs of the dictionary but for its
+// samples. It counts on top of these in each piece.
+func (m *meter) headerClosure(p pprofile.Profile) int {
+	if m.ix == nil {
+		return 0
+	}
+	size := m.closureOfList(p.AttributeIndices())
+	for _, v := range [...]pprofile.ValueType{p.SampleType(), p.PeriodType()} {
+		size += m.closure(stringTable, v.TypeStrindex()) + m.closure(stringTable, v.UnitStrindex())
+	}
+	m.headers += size
+	return size
+}
+
+func (m *meter) closureOfList(attributes pcommon.Int32Slice) int {
+	size := 0
+	for n := range attributes.Len() {
+		size += m.closure(attributeTable, attributes.At(n))
+	}
+	return size
+}
+
+// closure is the size of an entry and of all that it needs, each counted once.
+func (m *meter) closure(t table, i int32) int {
+	if i < 0 || int(i) >= m.length[t] {
+		return 0
+	}
+	if known := m.closures[t][i]; known > 0 {
+		return known
+	}
+	m.one.want(t, i)
+	m.one.complete()
+	size := 0
+	for t := range tableCount {
+		for _, i := range m.one.needed[t] {
+			size += m.entry(t, i)
+		}
+	}
+	m.one.reset()
+	m.closures[t][i] = size
+	return size
+}

@@ -1,0 +1,59 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata/pref"
+)
+
+// Traces is the signal whose items are spans.
+func Traces() Signal[ptrace.Traces] {
+	return signal[ptrace.Traces, ptrace.ResourceSpansSlice, ptrace.ResourceSpans, ptrace.ScopeSpansSlice, ptrace.ScopeSpans]{traces{}}
+}
+
+type traces struct{}
+
+var spanSizer = &ptrace.ProtoMarshaler{}
+
+func (traces) Items(data ptrace.Traces) int       { return data.SpanCount() }
+func (traces) Bytes(data ptrace.Traces) int       { return spanSizer.TracesSize(data) }
+func (traces) IsReadOnly(data ptrace.Traces) bool { return data.IsReadOnly() }
+func (traces) Ref(data ptrace.Traces)             { pref.RefTraces(data) }
+func (traces) Unref(data ptrace.Traces)           { pref.UnrefTraces(data) }
+
+func (traces) Clone(data ptrace.Traces) ptrace.Traces {
+	clone := ptrace.NewTraces()
+	data.CopyTo(clone)
+	return clone
+}
+
+func (traces) Remainder(err error) (ptrace.Traces, bool) {
+	var partial consumererror.Traces
+	if !errors.As(err, &partial) || partial.Data().SpanCount() == 0 {
+		return ptrace.Traces{}, false
+	}
+	return partial.Data(), true
+}
+
+func (traces) newData() ptrace.Traces                                 { return ptrace.NewTraces() }
+func (traces) resources(data ptrace.Traces) ptrace.ResourceSpansSlice { return data.ResourceSpans() }
+func (traces) scopes(r ptrace.ResourceSpans) ptrace.ScopeSpansSlice   { return r.ScopeSpans() }
+func (traces) resourceSize(r ptrace.ResourceSpans) int                { return spanSizer.ResourceSpansSize(r) }
+func (traces) scopeSize(s ptrace.ScopeSpans) int                      { return spanSizer.ScopeSpansSize(s) }
+
+func (traces) indexScope(ix *Index, s ptrace.ScopeSpans) {
+	addItems(ix, s.Spans(), spanSizer.SpanSize)
+}
+
+func (traces) moveSpan(ix *Index, src, dst ptrace.ScopeSpans, part span) {
+	moveItems(ix.group(scopeLevel, part.from), src.Spans(), dst.Spans(), part)
+}
+
+func (traces) moveScope(src, dst ptrace.ScopeSpans) {
+	src.Spans().MoveAndAppendTo(dst.Spans())
+}

@@ -1,0 +1,434 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package batcherexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/pdata/xpdata/pref"
+
+	"github.com/pullbatch/batcherexporter/internal/payload"
+)
+
+// errStopping answers requests that come after Shutdown has begun. It is
+// retryable: another collector may take the data.
+var errStopping = errors.New("the exporter is stopping")
+
+// instant is a moment, in nanoseconds since the queue was made.
+type instant int64
+
+// unit is what a size counts.
+type unit uint8
+
+const (
+	unitRequests unit = iota
+	unitItems
+	unitBytes
+)
+
+func (u unit) String() string { return [...]string{"requests", "items", "bytes"}[u] }
+
+// queueSettings are what a queue runs with; they come from the configuration
+// after hoisting.
+type queueSettings struct {
+	unit            unit  // of capacity
+	capacity        int64 // in unit
+	slots           int   // calls into the wrapped exporter at the same time
+	blockOnOverflow bool
+	waitForResult   bool
+	batch           batchSettings
+}
+
+// queue is the pull-based queue of one signal. It admits requests, decides when
+// a batch is due and who may send it, and accounts for every request until it is
+// settled.
+//
+// Invariants, at every moment that the lock is free:
+//
+//  1. A batch is formed when it can be sent: a pull happens when a partition is
+//     due and a slot is free, both decided under the one lock. Nobody holds a
+//     slot while waiting for data.
+//  2. No batch is above its bounds, on any path, but one of a single item.
+//  3. A request counts against the capacity from offer until it is settled, and
+//     nothing is held outside that account.
+//  4. accepted = sent + dropped + pending, in items.
+//  5. A request is settled once, when its last piece is.
+//
+// A worker per partition with a channel was the simpler design: it forms batches
+// before anyone can send them, which is memory without a bound while the backend
+// is slow, and it needs a goroutine and a timer per partition.
+//
+// Lock order: nothing is called under the queue's mutex that takes another lock.
+type queue[T any] struct {
+	// Fixed after construction.
+	set    queueSettings
+	signal payload.Signal[T]
+	merger payload.Merger[T]
+	base   time.Time
+	pooled bool            // data kept after Consume has to be referenced
+	life   context.Context // ends when the queue is abandoned
+	end    context.CancelFunc
+	work   func()        // what a worker runs: it calls next until that returns nil
+	ended  chan struct{} // closed when the queue is abandoned and the last worker has ended
+
+	mu struct {
+		mutex
+
+		used     int64 // capacity taken, in set.unit
+		accepted int64 // items, ever
+		sent     int64
+		dropped  int64
+		pending  int64 // items
+		recent   recentMax
+		waiters  waitList // offers that wait for room
+
+		partitions map[string]*partition[T]
+		due        ring[*partition[T]]      // those whose turn comes
+		lingering  deadlines[*partition[T]] // those with requests that are not due
+		ready      ring[*batch[T]]          // batches whose backoff is over
+		backoff    deadlines[*batch[T]]     // batches that wait
+		active     map[*batch[T]]struct{}   // batches that are not settled
+
+		running  int // workers, the parked ones included
+		parked   int // workers that wait for work; every other one has a slot
+		signaled int // parked workers that were woken and have not run yet
+
+		timer   *time.Timer
+		timerAt instant // when the timer fires; 0: it does not
+
+		current    *epoch // of requests that are offered now
+		oldest     *epoch // with pending requests, or current
+		lastSealed *epoch // the newest that a flush sealed; nil: none
+
+		stopping  bool
+		abandoned bool
+	}
+	parked sync.Cond // on mu: workers wait for work
+
+	spare atomic.Pointer[chunk[T]] // atomic, so that it is refilled without the lock
+}
+
+func newQueue[T any](set queueSettings, signal payload.Signal[T], merger payload.Merger[T], work func()) *queue[T] {
+	q := &queue[T]{
+		set:    set,
+		signal: signal,
+		merger: merger,
+		base:   time.Now(),
+		pooled: pref.UseProtoPooling.IsEnabled(),
+		work:   work,
+		ended:  make(chan struct{}),
+	}
+	q.life, q.end = context.WithCancel(context.Background())
+	q.parked.L = &q.mu.mutex
+	q.mu.partitions = map[string]*partition[T]{}
+	q.mu.active = map[*batch[T]]struct{}{}
+	q.mu.current = newEpoch()
+	q.mu.oldest = q.mu.current
+	q.refillSpare()
+	return q
+}
+
+func (q *queue[T]) now() instant { return instant(time.Since(q.base)) + 1 }
+
+// offer admits a request. With wait_for_result it returns what to await.
+//
+// The error says that the request was not admitted. It is permanent if the
+// request is larger than the queue, and retryable if the queue is full, if ctx
+// ended while waiting for room, or if the exporter stops.
+func (q *queue[T]) offer(ctx context.Context, data T) (*settlement[T], error) {
+	e := entry[T]{data: data, ctx: ctx, items: q.signal.Items(data)}
+	if e.items == 0 {
+		return nil, nil
+	}
+	q.measure(&e)
+	if e.size > q.set.capacity {
+		return nil, consumererror.NewPermanent(fmt.Errorf(
+			"a request of %d %s can never fit a `queue_size` of %d: raise it, or send smaller requests",
+			e.size, q.set.unit, q.set.capacity))
+	}
+	if q.pooled {
+		q.signal.Ref(data)
+	}
+	if err := q.admit(ctx, e); err != nil {
+		if q.pooled {
+			q.signal.Unref(data)
+		}
+		return nil, err
+	}
+	if q.spare.Load() == nil {
+		q.refillSpare()
+	}
+	if q.set.waitForResult {
+		return e.rare, nil
+	}
+	return nil, nil
+}
+
+// indexAbove is the number of items from which a request brings its index of
+// sizes with it. Smaller ones are sized under the lock, and only if they become
+// the boundary of a batch, which is cheaper than an index for each.
+const indexAbove = 64
+
+// measure sets the sizes of e, in its caller and while its data is in the cache.
+func (q *queue[T]) measure(e *entry[T]) {
+	bounded := q.set.batch.countsBytes()
+	if bounded {
+		e.cost = q.signal.Cost(e.data, int(q.set.batch.maxBytes))
+	}
+	switch q.set.unit {
+	case unitRequests:
+		e.size = 1
+	case unitItems:
+		e.size = int64(e.items)
+	case unitBytes:
+		e.size = int64(q.signal.Bytes(e.data))
+	}
+	cut := q.set.batch.maxBytes > 0 && e.items > indexAbove
+	if !q.set.waitForResult && !cut {
+		return
+	}
+	e.rare = &settlement[T]{data: e.data, ctx: e.ctx, items: e.items, size: e.size}
+	if cut {
+		e.rare.sizes = q.signal.Index(e.data, true, int(q.set.batch.maxBytes))
+	}
+	if q.set.waitForResult {
+		e.rare.done = make(chan struct{})
+	}
+}
+
+// refillSpare makes the chunk that the next offer may need. Allocating it under the
+// lock would make every producer wait for the page faults of one.
+func (q *queue[T]) refillSpare() {
+	q.spare.CompareAndSwap(nil, new(chunk[T]))
+}
+
+// admit waits for room, if the queue blocks, and appends e.
+func (q *queue[T]) admit(ctx context.Context, e entry[T]) error {
+	q.mu.Lock()
+	if q.mu.stopping {
+		q.mu.Unlock()
+		return errStopping
+	}
+	q.mu.recent.note(e.size)
+	if q.mu.used+e.size <= q.set.capacity && q.mu.waiters.empty() {
+		q.mu.used += e.size
+		q.appendLocked(e)
+		q.mu.Unlock()
+		return nil
+	}
+	if q.relieveLocked(q.slotFreeLocked()) {
+		q.wakeLocked()
+	}
+	if !q.set.blockOnOverflow {
+		used := q.mu.used
+		q.mu.Unlock()
+		return fmt.Errorf("%w: %d of %d %s are taken and the request needs %d",
+			exporterhelper.ErrQueueIsFull, used, q.set.capacity, q.set.unit, e.size)
+	}
+	w := &waiter{size: e.size, wake: make(chan struct{})}
+	q.mu.waiters.push(w)
+	q.mu.Unlock()
+	return q.waitForRoom(ctx, w, e)
+}
+
+// waitForRoom waits until settle grants w its room.
+//
+// Walk of the race that the second look guards: settle grants w the room, then
+// this goroutine sees ctx end. Without the look the room would be lost for ever.
+func (q *queue[T]) waitForRoom(ctx context.Context, w *waiter, e entry[T]) error {
+	select {
+	case <-w.wake:
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case !w.granted:
+		q.mu.waiters.remove(w)
+		q.grantLocked() // w may have been what held up the others
+		if q.mu.stopping {
+			return errStopping
+		}
+		return fmt.Errorf("%w: gave up waiting for room for %d %s: %w",
+			exporterhelper.ErrQueueIsFull, e.size, q.set.unit, context.Cause(ctx))
+	case q.mu.stopping:
+		q.mu.used -= e.size
+		return errStopping
+	}
+	q.appendLocked(e)
+	return nil
+}
+
+// await returns the outcome of a request: the error that it was settled with, or
+// ctx's own if that ends first, while the request goes on.
+func (q *queue[T]) await(ctx context.Context, s *settlement[T]) error {
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-q.life.Done():
+		select {
+		case <-s.done:
+		default:
+			return errStopping
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return s.err
+}
+
+// appendLocked queues e, whose capacity is taken, and wakes a worker if that
+// makes its partition due.
+func (q *queue[T]) appendLocked(e entry[T]) {
+	e.at = q.now()
+	ep := q.mu.current
+	ep.pending++
+	if e.rare != nil {
+		e.rare.epoch = ep
+	}
+	q.mu.accepted += int64(e.items)
+	q.mu.pending += int64(e.items)
+	p := q.partitionLocked("")
+	var spare *chunk[T]
+	if p.needsChunk(ep) {
+		if spare = q.spare.Swap(nil); spare == nil {
+			spare = new(chunk[T])
+		}
+	}
+	p.push(e, ep, spare)
+	switch {
+	case p.due:
+		return
+	case q.set.batch.full(p.held):
+		q.makeDueLocked(p, triggerSize)
+	default:
+		if p.position < 0 {
+			q.lingerLocked(p, e.at)
+		}
+		if !q.relieveLocked(q.slotFreeLocked()) {
+			return
+		}
+	}
+	q.wakeLocked()
+}
+
+// partitionLocked returns the partition of a key, a new one if need be.
+func (q *queue[T]) partitionLocked(key string) *partition[T] {
+	p := q.mu.partitions[key]
+	if p == nil {
+		p = &partition[T]{key: key, position: -1}
+		q.mu.partitions[key] = p
+	}
+	return p
+}
+
+// grantLocked gives freed capacity to the offers that wait, in order: one that
+// does not fit holds up those behind it, so that a large request is not starved.
+func (q *queue[T]) grantLocked() {
+	for w := q.mu.waiters.first(); w != nil; w = q.mu.waiters.first() {
+		if q.mu.used+w.size > q.set.capacity {
+			return
+		}
+		q.mu.used += w.size
+		q.mu.waiters.remove(w)
+		w.granted = true
+		close(w.wake)
+	}
+}
+
+// outcome is what became of a batch. All its items share the error.
+type outcome struct {
+	sent    int // items that the wrapped exporter took
+	dropped int // items that it did not, and will not be offered again
+	err     error
+}
+
+// settle gives every request of b its outcome and its capacity back, under one
+// acquisition of the lock. It reports false if b was settled already: the queue
+// was abandoned while b was in flight.
+func (q *queue[T]) settle(b *batch[T], o outcome) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, ok := q.mu.active[b]; !ok {
+		return false
+	}
+	delete(q.mu.active, b)
+	q.mu.sent += int64(o.sent)
+	q.mu.dropped += int64(o.dropped)
+	q.mu.pending -= int64(o.sent + o.dropped)
+	q.mu.used -= b.held.size
+	b.epoch.pending -= b.held.requests
+	for _, s := range b.waiting {
+		s.err = o.err
+		close(s.done)
+	}
+	for _, p := range b.pieces {
+		q.settlePieceLocked(p, o.err)
+	}
+	p := b.part
+	p.active--
+	q.retireLocked(p)
+	q.resumeLocked(p)
+	q.sealLocked()
+	q.grantLocked()
+	return true
+}
+
+// settlePieceLocked gives a piece its outcome, and its request if it is the last.
+func (q *queue[T]) settlePieceLocked(p piece[T], err error) {
+	s := p.of
+	s.settled += p.to - p.from
+	s.err = errors.Join(s.err, err)
+	if s.settled < s.items {
+		return
+	}
+	q.mu.used -= s.size
+	s.epoch.pending--
+	if s.done != nil {
+		close(s.done)
+	}
+	if q.pooled {
+		q.signal.Unref(s.data)
+	}
+}
+
+// retireLocked forgets p if it neither holds nor sends anything.
+func (q *queue[T]) retireLocked(p *partition[T]) {
+	if p.held.requests == 0 && p.active == 0 && !p.due {
+		delete(q.mu.partitions, p.key)
+	}
+}
+
+// stats is a snapshot of the queue, taken under the lock.
+func (q *queue[T]) stats() queueStats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := queueStats{
+		Size:           q.mu.used,
+		Capacity:       q.set.capacity,
+		Accepted:       q.mu.accepted,
+		Partitions:     int64(len(q.mu.partitions)),
+		BackoffBatches: int64(q.mu.backoff.Len() + q.mu.ready.len()),
+	}
+	oldest := q.now()
+	now := oldest
+	for _, p := range q.mu.partitions {
+		if c := p.front(); c != nil {
+			oldest = min(oldest, c.entries[c.from].at)
+		}
+	}
+	for b := range q.mu.active {
+		oldest = min(oldest, b.oldest)
+	}
+	s.OldestAge = time.Duration(now - oldest)
+	return s
+}

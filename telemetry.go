@@ -1,0 +1,341 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package batcherexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pipeline"
+	"go.opentelemetry.io/collector/pipeline/xpipeline"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pullbatch/batcherexporter/internal/metadata"
+	"github.com/pullbatch/batcherexporter/internal/settle"
+)
+
+// trigger is what made a batch due.
+type trigger uint8
+
+const (
+	triggerSize     trigger = iota // the partition held min_size, or a full batch
+	triggerTimeout                 // its oldest request had waited flush_timeout
+	triggerPressure                // the queue was nearly full and a slot idle
+	triggerFlush                   // a flush covered its head
+	triggerShutdown                // the exporter stops
+)
+
+var triggerNames = [...]string{
+	triggerSize:     "size",
+	triggerTimeout:  "timeout",
+	triggerPressure: "pressure",
+	triggerFlush:    "flush",
+	triggerShutdown: "shutdown",
+}
+
+func (t trigger) String() string {
+	if int(t) < len(triggerNames) {
+		return triggerNames[t]
+	}
+	return fmt.Sprintf("trigger(%d)", uint8(t))
+}
+
+// dropReason is why accepted items were given up.
+type dropReason string
+
+const (
+	dropTooLarge         dropReason = "too_large"
+	dropRetriesExhausted dropReason = "retries_exhausted"
+	dropShutdown         dropReason = "shutdown"
+	dropPermanent        dropReason = "permanent"
+)
+
+// queueStats is what a queue shows of itself: a snapshot under its lock, so that
+// the numbers of one collection belong together.
+type queueStats struct {
+	Size, Capacity int64 // in the unit of the queue's sizer
+	Accepted       int64 // items, since the start
+	OldestAge      time.Duration
+	Partitions     int64
+	BackoffBatches int64
+}
+
+// telemetry reports what happens in the exporter for one signal: one method per
+// event, so that nothing else knows of instruments. Recording an event that is
+// not a failure allocates nothing. All methods may be called at any time by any
+// number of goroutines, after close too.
+type telemetry struct {
+	builder  *metadata.TelemetryBuilder
+	gauges   metric.Registration
+	counters itemCounters
+	level    level
+
+	// Ready-made options, as slices, because a call that makes its variadic
+	// slice allocates it. They hold the attributes that exporterhelper uses for
+	// the same metric: items and sizes carry `exporter` alone, the rest
+	// `data_type` too, and so do all metrics of our own.
+	ofExporter    []attribute.KeyValue
+	addItems      []metric.AddOption
+	recordSize    []metric.RecordOption
+	addInFlight   []metric.AddOption
+	recordWaited  []metric.RecordOption
+	addBatch      perValue
+	addDropped    perValue
+	addFailedCall perValue
+}
+
+// newTelemetry makes the instruments for one signal and begins to report what
+// observe returns; observe is called once per collection, until close.
+func newTelemetry(set exporter.Settings, signal pipeline.Signal, observe func() queueStats) (*telemetry, error) {
+	builder, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	counters, err := countersOf(builder, signal)
+	if err != nil {
+		return nil, err
+	}
+	lvl, err := levelOf(set.TelemetrySettings, builder)
+	if err != nil {
+		return nil, err
+	}
+
+	ofExporter := []attribute.KeyValue{attribute.String("exporter", set.ID.String())}
+	ofSignal := []attribute.KeyValue{ofExporter[0], attribute.String("data_type", signal.String())}
+	exporterOnly := metric.WithAttributeSet(attribute.NewSet(ofExporter...))
+	exporterAndSignal := metric.WithAttributeSet(attribute.NewSet(ofSignal...))
+
+	t := &telemetry{
+		builder:      builder,
+		counters:     counters,
+		level:        lvl,
+		ofExporter:   ofExporter,
+		addItems:     []metric.AddOption{exporterOnly},
+		recordSize:   []metric.RecordOption{exporterOnly},
+		addInFlight:  []metric.AddOption{exporterAndSignal},
+		recordWaited: []metric.RecordOption{exporterAndSignal},
+		addBatch:     newPerValue(ofSignal, "trigger", triggerNames[:]...),
+		addDropped: newPerValue(ofSignal, "reason",
+			string(dropTooLarge), string(dropRetriesExhausted), string(dropShutdown), string(dropPermanent)),
+		addFailedCall: newPerValue(ofSignal, "class",
+			string(settle.Retryable), string(settle.Throttled), string(settle.Unknown), string(settle.Permanent)),
+	}
+	if t.gauges, err = t.watch(metadata.Meter(set.TelemetrySettings), observe, exporterAndSignal); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// watch reports what observe returns with every collection. The builder has a
+// callback for each instrument; one callback for all takes the queue's lock once
+// and reports numbers that belong together.
+func (t *telemetry) watch(meter metric.Meter, observe func() queueStats, attrs metric.ObserveOption) (metric.Registration, error) {
+	b, opts := t.builder, []metric.ObserveOption{attrs}
+	return meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		s := observe()
+		o.ObserveInt64(b.ExporterQueueSize, s.Size, opts...)
+		o.ObserveInt64(b.ExporterQueueCapacity, s.Capacity, opts...)
+		o.ObserveInt64(b.ExporterBatcherAcceptedItems, s.Accepted, opts...)
+		o.ObserveInt64(b.ExporterBatcherPartitions, s.Partitions, opts...)
+		o.ObserveInt64(b.ExporterBatcherBackoffBatches, s.BackoffBatches, opts...)
+		o.ObserveFloat64(b.ExporterBatcherOldestAge, s.OldestAge.Seconds(), opts...)
+		return nil
+	},
+		b.ExporterQueueSize, b.ExporterQueueCapacity, b.ExporterBatcherAcceptedItems,
+		b.ExporterBatcherPartitions, b.ExporterBatcherBackoffBatches, b.ExporterBatcherOldestAge)
+}
+
+// close ends the reports of the queue, so that a stopped instance leaves no
+// gauges behind. What is recorded later still counts. It may be called twice.
+func (t *telemetry) close() {
+	// The SDK's only error is nil, and without gauges there is nothing to save.
+	_ = t.gauges.Unregister()
+}
+
+// measuresBytes reports whether anybody reads the byte sizes of batches: they
+// cost a walk over the data, which is not to be made for nobody.
+func (t *telemetry) measuresBytes() bool {
+	return t.level.sizeBytes
+}
+
+// batchLeft counts a batch that leaves the queue. bytes is 0 if its size in
+// bytes is not known.
+func (t *telemetry) batchLeft(why trigger, items, bytes int) {
+	ctx := context.Background()
+	t.builder.ExporterBatcherBatches.Add(ctx, 1, t.addBatch.with(why.String())...)
+	if t.level.size {
+		t.builder.ExporterQueueBatchSendSize.Record(ctx, int64(items), t.recordSize...)
+	}
+	if t.level.sizeBytes && bytes > 0 {
+		t.builder.ExporterQueueBatchSendSizeBytes.Record(ctx, int64(bytes), t.recordSize...)
+	}
+}
+
+// waited records how long the oldest request of a batch had been in the queue.
+func (t *telemetry) waited(d time.Duration) {
+	t.builder.ExporterBatcherTimeInQueue.Record(context.Background(), d.Seconds(), t.recordWaited...)
+}
+
+// sendStarted and sendEnded enclose the way of a batch from its first attempt to
+// its outcome, the backoffs in between included.
+func (t *telemetry) sendStarted() {
+	t.builder.ExporterInFlightRequests.Add(context.Background(), 1, t.addInFlight...)
+}
+
+func (t *telemetry) sendEnded() {
+	t.builder.ExporterInFlightRequests.Add(context.Background(), -1, t.addInFlight...)
+}
+
+// attemptFailed counts a failed call into the wrapped exporter.
+func (t *telemetry) attemptFailed(class string) {
+	t.builder.ExporterBatcherFailedAttempts.Add(context.Background(), 1, t.addFailedCall.with(class)...)
+}
+
+// sent counts items that the wrapped exporter took.
+func (t *telemetry) sent(items int) {
+	t.counters.sent.Add(context.Background(), int64(items), t.addItems...)
+}
+
+// sendFailed counts items whose final outcome is err.
+func (t *telemetry) sendFailed(items int, err error) {
+	opts := t.addItems
+	if t.level.errorAttributes {
+		opts = addOptions(slices.Concat(t.ofExporter, failureAttributes(err)))
+	}
+	t.counters.sendFailed.Add(context.Background(), int64(items), opts...)
+}
+
+// enqueueFailed counts items that were not accepted.
+func (t *telemetry) enqueueFailed(items int) {
+	t.counters.enqueueFailed.Add(context.Background(), int64(items), t.addItems...)
+}
+
+// dropped counts accepted items that were given up.
+func (t *telemetry) dropped(reason dropReason, items int) {
+	t.builder.ExporterBatcherDroppedItems.Add(context.Background(), int64(items), t.addDropped.with(string(reason))...)
+}
+
+// itemCounters are the metrics that have a name of their own for each signal.
+type itemCounters struct {
+	sent, sendFailed, enqueueFailed metric.Int64Counter
+}
+
+func countersOf(b *metadata.TelemetryBuilder, signal pipeline.Signal) (itemCounters, error) {
+	switch signal {
+	case pipeline.SignalTraces:
+		return itemCounters{b.ExporterSentSpans, b.ExporterSendFailedSpans, b.ExporterEnqueueFailedSpans}, nil
+	case pipeline.SignalMetrics:
+		return itemCounters{b.ExporterSentMetricPoints, b.ExporterSendFailedMetricPoints, b.ExporterEnqueueFailedMetricPoints}, nil
+	case pipeline.SignalLogs:
+		return itemCounters{b.ExporterSentLogRecords, b.ExporterSendFailedLogRecords, b.ExporterEnqueueFailedLogRecords}, nil
+	case xpipeline.SignalProfiles:
+		return itemCounters{b.ExporterSentProfileSamples, b.ExporterSendFailedProfileSamples, b.ExporterEnqueueFailedProfileSamples}, nil
+	default:
+		return itemCounters{}, fmt.Errorf("no metrics for signal %q", signal)
+	}
+}
+
+// level is what the collector's telemetry level leaves of the shared metrics;
+// their descriptions promise some of it for the detailed level only.
+type level struct {
+	size, sizeBytes, errorAttributes bool
+}
+
+// levelOf finds out the level. No setting tells it to a component: the collector
+// turns it into views that name instruments of exporterhelper's scope, and not of
+// ours. So it asks what the views leave of the same instruments in that scope,
+// where none of them is ever given a value. The user's own views for that scope
+// are followed in the same way, and so are those for ours.
+func levelOf(set component.TelemetrySettings, ours *metadata.TelemetryBuilder) (level, error) {
+	set.MeterProvider = helperMeters{set.MeterProvider}
+	theirs, err := metadata.NewTelemetryBuilder(set)
+	if err != nil {
+		return level{}, err
+	}
+	ctx := context.Background()
+	detailed := theirs.ExporterQueueBatchSendSize.Enabled(ctx)
+	return level{
+		size:      detailed && ours.ExporterQueueBatchSendSize.Enabled(ctx),
+		sizeBytes: theirs.ExporterQueueBatchSendSizeBytes.Enabled(ctx) && ours.ExporterQueueBatchSendSizeBytes.Enabled(ctx),
+		// Whether a view strips these attributes cannot be asked. The default
+		// views do so exactly where they drop the sizes.
+		errorAttributes: detailed,
+	}, nil
+}
+
+// helperScopeName is the instrumentation scope of exporterhelper.
+const helperScopeName = "go.opentelemetry.io/collector/exporter/exporterhelper"
+
+// helperMeters makes every meter one of exporterhelper's.
+type helperMeters struct{ metric.MeterProvider }
+
+func (h helperMeters) Meter(_ string, opts ...metric.MeterOption) metric.Meter {
+	return h.MeterProvider.Meter(helperScopeName, opts...)
+}
+
+// failureAttributes says what kind of error ended the way of a batch, in the
+// words that exporterhelper uses.
+func failureAttributes(err error) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		attribute.String("error.type", errorType(err)),
+		attribute.Bool("error.permanent", consumererror.IsPermanent(err)),
+	}
+}
+
+func errorType(err error) string {
+	switch {
+	case errors.Is(err, errStopping):
+		return "Shutdown"
+	case errors.Is(err, context.Canceled):
+		return "Canceled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "Deadline_Exceeded"
+	}
+	if st, ok := status.FromError(err); ok && st.Code() != codes.OK {
+		return st.Code().String()
+	}
+	return "_OTHER"
+}
+
+// perValue has the options of a metric for each value of the attribute that is
+// its own.
+type perValue struct {
+	base  []attribute.KeyValue
+	key   string
+	ready map[string][]metric.AddOption
+}
+
+func newPerValue(base []attribute.KeyValue, key string, values ...string) perValue {
+	p := perValue{base: base, key: key, ready: make(map[string][]metric.AddOption, len(values))}
+	for _, v := range values {
+		p.ready[v] = p.build(v)
+	}
+	return p
+}
+
+// with returns the options for value. One that is not among the known costs
+// allocations, but is counted all the same.
+func (p perValue) with(value string) []metric.AddOption {
+	if opts, ok := p.ready[value]; ok {
+		return opts
+	}
+	return p.build(value)
+}
+
+func (p perValue) build(value string) []metric.AddOption {
+	return addOptions(slices.Concat(p.base, []attribute.KeyValue{attribute.String(p.key, value)}))
+}
+
+func addOptions(attrs []attribute.KeyValue) []metric.AddOption {
+	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(attrs...))}
+}
