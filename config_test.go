@@ -305,6 +305,29 @@ func TestConfig_MinSizeIsWritten(t *testing.T) {
 	assert.True(t, byCode.minSizeIsWritten())
 }
 
+func TestConfig_BareNumber(t *testing.T) {
+	f := func(value any, want bool) {
+		t.Helper()
+		assert.Equal(t, want, isBareNumber(value), "%T %v", value, value)
+	}
+	f(5, true)
+	f(int64(-5), true)
+	f(uint64(5), true)
+	f(0.5, true)
+	f("5", true)
+	f(" 5 ", true)
+	f("5e3", true)
+	f(0, false)
+	f(0.0, false)
+	f("0", false)
+	f("5s", false)
+	f("", false)
+	f(5*time.Second, false)
+	f(nil, false)
+	f(true, false)
+	f([]any{5}, false)
+}
+
 // Durations that code puts into a map are not numbers without a unit.
 func TestConfig_DurationsByCode(t *testing.T) {
 	c, err := decodeConfig(confmap.NewFromStringMap(map[string]any{

@@ -41,9 +41,10 @@ var builtInQueues = map[string][]builtInQueue{
 // It returns the keys of those that stay on.
 func silenceBuiltIn(typ component.Type, block *confmap.Conf) (kept []string, err error) {
 	for _, q := range builtInQueues[typ.String()] {
-		enabled := block.Get(q.key + "::enabled")
+		enabled, said := block.Get(q.key + "::enabled").(bool)
+		there := q.off == nil && block.Get(q.key) != nil
 		switch {
-		case enabled == true, q.off == nil && block.Get(q.key) != nil && enabled != false:
+		case enabled, there && !said:
 			kept = append(kept, q.key)
 		case q.off != nil:
 			off := confmap.NewFromStringMap(map[string]any{q.key: q.off})
@@ -61,26 +62,21 @@ func (r *resolved) reportKept(kept []string, at path) error {
 	for _, key := range kept {
 		key = at.key(key)
 		r.warn("`%s` is a queue inside the wrapped exporter: what it still holds counts as sent, and may be lost; leave it out, the batcher has a queue", key)
-		p.when(q != nil && q.StorageID != nil, "`%s` is a queue inside the wrapped exporter, where `%s::storage` cannot keep data: leave one of them out", key, keyQueue)
-		p.when(q != nil && q.WaitForResult, "`%s` is a queue inside the wrapped exporter, which hides the results that `%s::wait_for_result` waits for: leave one of them out", key, keyQueue)
+		p.when(q != nil && q.StorageID != nil, "`%s` is a queue inside the wrapped exporter, which loses what `%s::storage` is to keep: leave one of them out",
+			key, keyQueue)
+		p.when(q != nil && q.WaitForResult, "`%s` is a queue inside the wrapped exporter, which hides what `%s::wait_for_result` waits for: leave one of them out",
+			key, keyQueue)
 	}
 	return p.err()
 }
 
 // silencer walks a wrapped configuration and switches off the queues that it
-// finds by type.
+// finds by type. A configuration that points back into itself is not expected:
+// confmap.Validate, which walks the same way, would not end either.
 type silencer struct {
 	consumers int // of a queue that cannot be off
 	kept      []string
 	changed   int
-	seen      map[visit]bool
-}
-
-// visit is a pointer on the way down. A configuration that points back into
-// itself would be walked for ever.
-type visit struct {
-	typ reflect.Type
-	to  uintptr
 }
 
 // place is a value of the configuration, with what the block says there.
@@ -99,7 +95,7 @@ func (p place) below(value reflect.Value, key string) place {
 // silenceQueues switches off every queue in a decoded configuration. It returns
 // the keys of those that stay on because the block says so.
 func silenceQueues(config component.Config, block map[string]any, consumers int) (kept []string) {
-	s := silencer{consumers: consumers, seen: map[visit]bool{}}
+	s := silencer{consumers: consumers}
 	var written any
 	if block != nil {
 		written = block
@@ -115,9 +111,7 @@ func (s *silencer) walk(p place) {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		at := visit{v.Type(), v.Pointer()}
-		if !v.IsNil() && !s.seen[at] {
-			s.seen[at] = true
+		if !v.IsNil() {
 			s.walk(place{v.Elem(), p.written, p.key})
 		}
 	case reflect.Interface:

@@ -125,7 +125,7 @@ func findPlaces(v reflect.Value) places {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	if v.Kind() != reflect.Struct || !v.CanSet() {
+	if v.Kind() != reflect.Struct || !v.CanAddr() {
 		return found
 	}
 	for f, field := range v.Fields() {
@@ -195,7 +195,7 @@ func theirRetries(place reflect.Value) *configretry.BackOffConfig {
 	if place.Kind() != reflect.Pointer {
 		place = place.Addr()
 	}
-	if r, ok := place.Interface().(*configretry.BackOffConfig); ok && r != nil {
+	if r, ok := reflect.TypeAssert[*configretry.BackOffConfig](place); ok && r != nil {
 		return r
 	}
 	return &configretry.BackOffConfig{}

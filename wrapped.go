@@ -219,11 +219,13 @@ func lookupFrom(host component.Host, given map[component.Type]exporter.Factory) 
 		}
 		server, ok := host.(hostcapabilities.ComponentFactory)
 		if !ok {
-			return nil, fmt.Errorf("`%s` is of type %s, but the host serves no factories to create it from: pass that factory to NewFactory, or run in a collector that has hostcapabilities.ComponentFactory", keyExporter, typ)
+			return nil, fmt.Errorf("`%s` is of type %s, and the host serves no factories (hostcapabilities.ComponentFactory): take a newer collector, or pass the factory to NewFactory",
+				keyExporter, typ)
 		}
 		f, ok := server.GetFactory(component.KindExporter, typ).(exporter.Factory)
 		if !ok {
-			return nil, fmt.Errorf("`%s` is of type %s, and this collector has no exporter of that type: correct the type, or build it in", keyExporter, typ)
+			return nil, fmt.Errorf("`%s` is of type %s, and this collector has no exporter of that type: correct the type, or build it in",
+				keyExporter, typ)
 		}
 		return f, nil
 	}

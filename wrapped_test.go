@@ -126,7 +126,7 @@ func wantError(t *testing.T, err error, words ...string) {
 }
 
 func TestWrapped_DecodesOverDefaults(t *testing.T) {
-	f := func(yaml string, endpoint, caFile string) {
+	f := func(yaml, endpoint, caFile string) {
 		t.Helper()
 		r := mustResolve(t, yaml, queuedFactory())
 		got := r.wrapped.config.(*queuedConfig)
@@ -208,6 +208,16 @@ func TestWrapped_LookupByOldName(t *testing.T) {
 	assert.Same(t, renamed, got)
 }
 
+// A factory whose default configuration cannot be decoded into is an error.
+func TestWrapped_OddConfigurations(t *testing.T) {
+	for _, config := range []component.Config{nil, plainConfig{}, 5} {
+		_, err := resolveWith(t, "exporter: {odd: {path: x}}", factoryOf("odd", func() component.Config { return config }))
+		wantError(t, err, "`exporter::odd`")
+	}
+	r := mustResolve(t, "exporter: {empty: }", factoryOf("empty", func() component.Config { return &struct{}{} }))
+	assert.Equal(t, &struct{}{}, r.wrapped.config)
+}
+
 // With a factory given by code, Validate sees the wrapped block.
 func TestWrapped_ValidateWithGivenFactories(t *testing.T) {
 	validate := func(yaml string) error {
@@ -277,7 +287,7 @@ func TestWrapped_EnvironmentValues(t *testing.T) {
 		require.NoError(t, err)
 		return decodeConfig(block)
 	}
-	f := func(yaml string, code string, queueSize int64) {
+	f := func(yaml, code string, queueSize int64) {
 		t.Helper()
 		c, err := load("batcher: " + yaml)
 		require.NoError(t, err)
