@@ -3,7 +3,12 @@
 
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
-import "go.opentelemetry.io/collector/pdata/pprofile"
+import (
+	"bytes"
+	"hash/maphash"
+
+	"go.opentelemetry.io/collector/pdata/pprofile"
+)
 
 // sharedDictionary is the dictionary of a batch. It knows where each of its
 // entries is for as long as the batch is in the making, so that adding n requests
@@ -11,10 +16,12 @@ import "go.opentelemetry.io/collector/pdata/pprofile"
 // destination each time.)
 type sharedDictionary struct {
 	sizer
-	// places holds the index of each entry by its key.
-	places [tableCount]map[string]int32
-	key    []byte
-	saved  int // bytes of what was there already
+	// places holds the index of each entry by the hash of its key, or by the next
+	// number that is free. Keys in the place of the hashes would double what a
+	// dictionary takes in memory, and give the garbage collector pointers to follow.
+	places     [tableCount]map[uint64]int32
+	key, other []byte // scratch
+	saved      int    // bytes of what was there already
 }
 
 // newSharedDictionary makes a dictionary in place of an empty one.
@@ -23,7 +30,8 @@ func newSharedDictionary(d pprofile.ProfilesDictionary) *sharedDictionary {
 	newDictionary(d)
 	s.sizer = newSizer(d, 0)
 	for t := range tableCount {
-		s.places[t] = map[string]int32{string(s.src.appendKey(nil, t, 0)): 0}
+		null := maphash.Bytes(seed, s.src.appendKey(nil, t, 0))
+		s.places[t] = map[uint64]int32{null: 0}
 	}
 	return s
 }
@@ -42,13 +50,19 @@ func (s *sharedDictionary) adopt(data pprofile.Profiles, from pprofile.ProfilesD
 // whose references point into this one already, and moves it here if there is none.
 func (s *sharedDictionary) place(t table, from *dictionary, i int32) int32 {
 	s.key = from.appendKey(s.key[:0], t, i)
-	if at, ok := s.places[t][string(s.key)]; ok {
-		s.saved += s.entry(t, at)
-		return at
+	for hash := maphash.Bytes(seed, s.key); ; hash++ {
+		at, taken := s.places[t][hash]
+		if !taken {
+			at = int32(s.length[t])
+			s.src.appendMoved(t, from, i)
+			s.length[t]++
+			s.places[t][hash] = at
+			return at
+		}
+		s.other = s.src.appendKey(s.other[:0], t, at)
+		if bytes.Equal(s.key, s.other) {
+			s.saved += s.entry(t, at)
+			return at
+		}
 	}
-	at := int32(s.length[t])
-	s.src.appendMoved(t, from, i)
-	s.length[t]++
-	s.places[t][string(s.key)] = at
-	return at
 }

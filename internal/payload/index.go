@@ -3,7 +3,10 @@
 
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
-import "sort"
+import (
+	"sort"
+	"sync"
+)
 
 // maxLevels is the number of levels of groups above the items: resource and
 // scope in every signal, and metric or profile in two of them.
@@ -17,12 +20,12 @@ const maxLevels = 3
 //  1. Items are numbered from 0 in the order in which they stand in the data.
 //     The groups of a level cover all of them without a gap: groups without
 //     items are not in the index, hence in no cut.
-//  2. Nothing in it changes once it is made, so any number of goroutines may
-//     read it, the queue under its lock among them: every method is O(log n) and
-//     allocates nothing.
-//  3. Cost is never below the exact size of what Cut makes. It counts for a
-//     group that a cut takes only a part of the length prefix of the whole
-//     group, which is wrong by three bytes a level at the most.
+//  2. Nothing that its exported methods read changes once it is made, so any
+//     number of goroutines may call them, the queue under its lock among them:
+//     each is O(log n) and allocates nothing.
+//  3. Cost is never below the exact size of what Cut makes. Of a group that a
+//     cut takes a part of it counts the length prefix of the whole group, which
+//     may be a few bytes too long.
 //
 // A list with the exact size of each possible piece would need the sizes of the
 // prefixes of all partial groups, that is, a search within the search.
@@ -30,8 +33,13 @@ type Index struct {
 	items  int
 	levels [maxLevels][]group
 	// bounds are ways to bound the size of a range from above. The lowest of
-	// them counts. None without bytes, one for most signals, two for profiles.
+	// them counts. None without bytes, one for most signals, three for profiles.
 	bounds []bound
+
+	mu struct { // used by Cut alone
+		sync.Mutex
+		remains map[int32]*remains // by first item, of groups of items that are cut
+	}
 }
 
 // group is a resource, scope, metric or profile that has items. Positions take
@@ -42,7 +50,7 @@ type group struct {
 }
 
 // cost is a number of bytes under each of the bounds.
-type cost [2]int
+type cost [3]int
 
 // bound gives an upper bound of the size of each range of items.
 type bound struct {
@@ -206,15 +214,15 @@ func (ix *Index) frame(level, headerSize int) cost {
 	return cost{framed(headerSize+content) - content}
 }
 
-// close ends the open group of a level. header is the cost of all that the group
-// needs but its items, its own tag and length prefix included. It returns false
-// and forgets the group if it has no items.
-func (ix *Index) close(level int, header cost) bool {
+// close ends the open group of a level, and forgets it if it has no items. header
+// is the cost of all that the group needs but its items, its own tag and length
+// prefix included.
+func (ix *Index) close(level int, header cost) {
 	groups := ix.levels[level]
 	last := &groups[len(groups)-1]
 	if int(last.first) == ix.items {
 		ix.levels[level] = groups[:len(groups)-1]
-		return false
+		return
 	}
 	last.end = int32(ix.items)
 	for i := range ix.bounds {
@@ -222,7 +230,6 @@ func (ix *Index) close(level int, header cost) bool {
 		b.headers[level] = append(b.headers[level], header[i])
 		b.cum[last.first+1] += header[i]
 	}
-	return true
 }
 
 // finish turns the costs of single items into running sums. Until then, cum and

@@ -76,7 +76,7 @@ func (j *joiner[T, RL, R, SL, S]) joinResource(r R) bool {
 	}
 	j.target = into
 	src.RemoveIf(j.joinScopeFunc)
-	src.MoveAndAppendTo(dst)
+	appendAll(src, dst)
 	if into.header == 0 {
 		into.header = j.firstHeader(j.resourceSize(r))
 	}

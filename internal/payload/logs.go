@@ -51,9 +51,9 @@ func (logs) indexScope(ix *Index, s plog.ScopeLogs) {
 }
 
 func (logs) moveSpan(ix *Index, src, dst plog.ScopeLogs, part span) {
-	moveItems(ix.group(scopeLevel, part.from), src.LogRecords(), dst.LogRecords(), part)
+	moveShare(share{ix, ix.group(scopeLevel, part.from), part}, src.LogRecords(), dst.LogRecords())
 }
 
 func (logs) moveScope(src, dst plog.ScopeLogs) {
-	src.LogRecords().MoveAndAppendTo(dst.LogRecords())
+	appendAll(src.LogRecords(), dst.LogRecords())
 }

@@ -44,7 +44,7 @@ func (b *batch[T, RL, R, SL, S]) Add(data T) {
 	if b.sampler != nil {
 		b.join(src, dst)
 	}
-	src.MoveAndAppendTo(dst)
+	appendAll(src, dst)
 }
 
 // join takes out of src what goes into resources of the batch.

@@ -48,14 +48,17 @@ func (metrics) newData() pmetric.Metrics { return pmetric.NewMetrics() }
 func (metrics) resources(data pmetric.Metrics) pmetric.ResourceMetricsSlice {
 	return data.ResourceMetrics()
 }
+
 func (metrics) scopes(r pmetric.ResourceMetrics) pmetric.ScopeMetricsSlice { return r.ScopeMetrics() }
-func (metrics) resourceSize(r pmetric.ResourceMetrics) int                 { return metricSizer.ResourceMetricsSize(r) }
-func (metrics) scopeSize(s pmetric.ScopeMetrics) int                       { return metricSizer.ScopeMetricsSize(s) }
+
+func (metrics) resourceSize(r pmetric.ResourceMetrics) int { return metricSizer.ResourceMetricsSize(r) }
+
+func (metrics) scopeSize(s pmetric.ScopeMetrics) int { return metricSizer.ScopeMetricsSize(s) }
 
 // moveScope does not join metrics: two entries of one name may differ in
 // anything, and receivers do not care.
 func (metrics) moveScope(src, dst pmetric.ScopeMetrics) {
-	src.Metrics().MoveAndAppendTo(dst.Metrics())
+	appendAll(src.Metrics(), dst.Metrics())
 }
 
 func (metrics) indexScope(ix *Index, s pmetric.ScopeMetrics) {
@@ -106,31 +109,31 @@ func (metrics) moveSpan(ix *Index, src, dst pmetric.ScopeMetrics, part span) {
 		piece.SetDescription(m.Description())
 		piece.SetUnit(m.Unit())
 		m.Metadata().CopyTo(piece.Metadata())
-		movePoints(g, m, piece, part.within(g))
+		movePoints(share{ix, g, part.within(g)}, m, piece)
 	}
 }
 
-// movePoints moves a part of the points of m to piece, and says of them what m
+// movePoints moves a share of the points of m to piece, and says of them what m
 // says.
-func movePoints(g group, m, piece pmetric.Metric, part span) {
+func movePoints(sh share, m, piece pmetric.Metric) {
 	switch m.Type() {
 	case pmetric.MetricTypeGauge:
-		moveItems(g, m.Gauge().DataPoints(), piece.SetEmptyGauge().DataPoints(), part)
+		moveShare(sh, m.Gauge().DataPoints(), piece.SetEmptyGauge().DataPoints())
 	case pmetric.MetricTypeSum:
 		sum := piece.SetEmptySum()
 		sum.SetAggregationTemporality(m.Sum().AggregationTemporality())
 		sum.SetIsMonotonic(m.Sum().IsMonotonic())
-		moveItems(g, m.Sum().DataPoints(), sum.DataPoints(), part)
+		moveShare(sh, m.Sum().DataPoints(), sum.DataPoints())
 	case pmetric.MetricTypeHistogram:
 		histogram := piece.SetEmptyHistogram()
 		histogram.SetAggregationTemporality(m.Histogram().AggregationTemporality())
-		moveItems(g, m.Histogram().DataPoints(), histogram.DataPoints(), part)
+		moveShare(sh, m.Histogram().DataPoints(), histogram.DataPoints())
 	case pmetric.MetricTypeExponentialHistogram:
 		histogram := piece.SetEmptyExponentialHistogram()
 		histogram.SetAggregationTemporality(m.ExponentialHistogram().AggregationTemporality())
-		moveItems(g, m.ExponentialHistogram().DataPoints(), histogram.DataPoints(), part)
+		moveShare(sh, m.ExponentialHistogram().DataPoints(), histogram.DataPoints())
 	case pmetric.MetricTypeSummary:
-		moveItems(g, m.Summary().DataPoints(), piece.SetEmptySummary().DataPoints(), part)
+		moveShare(sh, m.Summary().DataPoints(), piece.SetEmptySummary().DataPoints())
 	case pmetric.MetricTypeEmpty:
 	}
 }

@@ -36,11 +36,12 @@ type Signal[T any] interface {
 	// through Cut.
 	Index(data T, bytes bool, limit int) *Index
 
-	// Cut moves the items [from, to) of data, with a copy of the resource, scope
-	// and metric or profile that they belong to, into a value of their own.
-	// Disjoint ranges of the same data may be cut at the same time, in any
-	// order; every other use of data must be over. Items that were moved out
-	// stay behind as empty ones.
+	// Cut moves the items [from, to) of data, with the resource, scope and metric
+	// or profile that they belong to, into a value of their own. Disjoint ranges
+	// of the same data may be cut at the same time, and in any order, but cost
+	// least one after the other from the front. All cuts must use the same index,
+	// and data serves for nothing else any more. Groups without items are in no
+	// cut.
 	Cut(data T, ix *Index, from, to int) T
 
 	// NewMerger returns a merger for the batches of one exporter. With
@@ -71,8 +72,9 @@ type Merger[T any] interface {
 
 // Batch is one batch in the making. It belongs to one goroutine.
 type Batch[T any] interface {
-	// Add moves all of data to the end of the batch; data must not be used
-	// afterwards. The first data added is taken as it is.
+	// Add moves all of data to the end of the batch, or next to what has an equal
+	// resource and scope; data must not be used afterwards. The first data added
+	// becomes the batch, so Unref must wait until the batch is done with.
 	Add(data T)
 
 	// Saved is the number of bytes by which the batch is at least smaller than

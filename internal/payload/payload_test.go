@@ -14,9 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/featuregate"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata/pref"
 	"pgregory.net/rapid"
 
 	"github.com/pullbatch/batcherexporter/internal/payload/payloadtest"
@@ -172,4 +174,33 @@ func testRemainder[T any](t *testing.T, s subject[T]) {
 		_, ok := s.Remainder(err)
 		assert.False(t, ok, name)
 	}
+}
+
+func TestPooling(t *testing.T) {
+	gate := pref.UseProtoPooling
+	require.NoError(t, featuregate.GlobalRegistry().Set(gate.ID(), true))
+	defer func() { require.NoError(t, featuregate.GlobalRegistry().Set(gate.ID(), false)) }()
+	t.Run("logs", func(t *testing.T) { testPooling(t, logsSubject()) })
+	t.Run("traces", func(t *testing.T) { testPooling(t, tracesSubject()) })
+	t.Run("metrics", func(t *testing.T) { testPooling(t, metricsSubject()) })
+}
+
+// testPooling gives back all that Consume brought, as soon as it may: what was
+// cut or merged must not be in it any more.
+func testPooling[T any](t *testing.T, s subject[T]) {
+	rapid.Check(t, func(t *rapid.T) {
+		data := s.draw(t, 40)
+		want := s.flatten(data)
+		parts := pieces(t, s, data, s.Index(data, true, 0))
+		s.Unref(data)
+		batch := s.NewMerger(true).Begin()
+		for i, part := range parts {
+			batch.Add(part)
+			if i > 0 {
+				s.Unref(part)
+			}
+		}
+		s.simple(10, 0) // takes from the pool
+		assert.Equal(t, byScope(want), byScope(s.flatten(batch.Data())))
+	})
 }

@@ -8,12 +8,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// The two bounds of an index of profiles. What a range of samples needs of the
+// The bounds of an index of profiles. What a range of samples needs of the
 // dictionary is at the most
 const (
-	closureBound = iota // the sum of what each sample needs on its own,
-	sharedBound         // or all that was needed up to its last sample.
-	profileBounds
+	closureBound  = iota // the sum of what each of them needs by itself,
+	recentBound          // or what was remembered before, and what was not: see recent.
+	profileBounds = recentBound + len(recentShares)
 )
 
 // meter measures how large a request, or a part of one, can become in a batch.
@@ -21,19 +21,22 @@ const (
 // how many, so all of it is an upper bound.
 type meter struct {
 	sizer
-	bare  bare[pprofile.Profiles, pprofile.ResourceProfilesSlice, pprofile.ResourceProfiles, pprofile.ScopeProfilesSlice, pprofile.ScopeProfiles]
+	bare  profilesBare
 	limit int
 	texts int // bytes for references to the texts in attributes, up to now
 
-	ix       *Index
-	shared   []int             // see bound
-	all      *remap            // marks what was needed up to now
-	spent    int               // bytes of that
-	headers  int               // bytes of what the headers of profiles need on top
-	counted  [tableCount]int   // how many of all.needed are in spent
+	ix       *Index // nil if only the whole is asked for
+	recent   [len(recentShares)]recent
 	one      *remap            // marks what one entry needs
 	closures [tableCount][]int // bytes of that; 0 if not known
+	entries  int               // bytes of the dictionary of a piece, at the most
 }
+
+type profilesBare = bare[
+	pprofile.Profiles,
+	pprofile.ResourceProfilesSlice, pprofile.ResourceProfiles,
+	pprofile.ScopeProfilesSlice, pprofile.ScopeProfiles,
+]
 
 func newMeter(data pprofile.Profiles, limit int) *meter {
 	return &meter{
@@ -70,18 +73,21 @@ func (m *meter) prefix(entries int) int { return 1 + varintLen(max(entries, m.li
 func (m *meter) index(data pprofile.Profiles) *Index {
 	samples := data.SampleCount()
 	m.ix = newIndex(samples, profileBounds)
-	m.shared = make([]int, 1, samples+1)
-	m.all, m.one = newRemap(m.src), newRemap(m.src)
-	defer m.all.release()
+	for n, share := range recentShares {
+		m.recent[n] = newRecent(m.src, m.limit/share)
+		defer m.recent[n].release()
+		m.ix.bounds[recentBound+n].shared = make([]int, 1, samples+1)
+	}
+	m.one = newRemap(m.src)
 	defer m.one.release()
-	for _, t := range [...]table{stackTable, linkTable, attributeTable, stringTable} {
+	for _, t := range [...]table{attributeTable, linkTable, stackTable} {
 		m.closures[t] = make([]int, m.length[t])
 	}
+	m.entries = nullEntries
 	m.request(data)
 	for i := range m.ix.bounds {
-		m.ix.bounds[i].base = m.prefix(nullEntries+m.spent+m.headers) + nullEntries
+		m.ix.bounds[i].base = m.prefix(m.entries) + nullEntries
 	}
-	m.ix.bounds[sharedBound].shared = m.shared
 	return m.ix.finish()
 }
 
@@ -180,7 +186,7 @@ func (m *meter) open(level, pos int) {
 
 func (m *meter) close(level, header int) {
 	if m.ix != nil {
-		m.ix.close(level, cost{header, header})
+		m.ix.close(level, cost{header, header, header})
 	}
 }
 
@@ -191,22 +197,15 @@ func (m *meter) item(s pprofile.Sample, own int) {
 	}
 	closure := m.closure(stackTable, s.StackIndex()) + m.closure(linkTable, s.LinkIndex()) +
 		m.closureOfList(s.AttributeIndices())
-	m.all.wantSample(s)
-	m.all.complete()
-	before := m.spent
-	m.spend()
-	m.shared = append(m.shared, m.spent-before)
-	m.ix.item(cost{closureBound: own + closure, sharedBound: own + m.spent - before})
-}
-
-// spend counts what is needed since the last time.
-func (m *meter) spend() {
-	for t := range tableCount {
-		needed := m.all.needed[t]
-		for ; m.counted[t] < len(needed); m.counted[t]++ {
-			m.spent += m.entry(t, needed[m.counted[t]])
-		}
+	m.entries += closure
+	c := cost{closureBound: own + closure}
+	for n := range m.recent {
+		held := m.recent[n].bytes()
+		c[recentBound+n] = own + m.recent[n].add(&m.sizer, s)
+		b := &m.ix.bounds[recentBound+n]
+		b.shared = append(b.shared, m.recent[n].bytes()-held)
 	}
+	m.ix.item(c)
 }
 
 // headerClosure is the size of what a profile needs of the dictionary but for its
@@ -215,11 +214,9 @@ func (m *meter) headerClosure(p pprofile.Profile) int {
 	if m.ix == nil {
 		return 0
 	}
-	size := m.closureOfList(p.AttributeIndices())
-	for _, v := range [...]pprofile.ValueType{p.SampleType(), p.PeriodType()} {
-		size += m.closure(stringTable, v.TypeStrindex()) + m.closure(stringTable, v.UnitStrindex())
-	}
-	m.headers += size
+	m.one.wantHeader(p)
+	size := m.needed()
+	m.entries += size
 	return size
 }
 
@@ -236,10 +233,15 @@ func (m *meter) closure(t table, i int32) int {
 	if i < 0 || int(i) >= m.length[t] {
 		return 0
 	}
-	if known := m.closures[t][i]; known > 0 {
-		return known
+	if m.closures[t][i] == 0 {
+		m.one.want(t, i)
+		m.closures[t][i] = m.needed()
 	}
-	m.one.want(t, i)
+	return m.closures[t][i]
+}
+
+// needed is the size of what is marked in one, and of what that needs.
+func (m *meter) needed() int {
 	m.one.complete()
 	size := 0
 	for t := range tableCount {
@@ -248,6 +250,5 @@ func (m *meter) closure(t table, i int32) int {
 		}
 	}
 	m.one.reset()
-	m.closures[t][i] = size
 	return size
 }

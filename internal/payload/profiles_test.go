@@ -4,13 +4,11 @@
 package payload
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,6 +19,25 @@ import (
 
 	"github.com/pullbatch/batcherexporter/internal/payload/payloadtest"
 )
+
+func profilesSubject() subject[pprofile.Profiles] {
+	return subject[pprofile.Profiles]{
+		Signal: Profiles(), simple: payloadtest.SimpleProfiles, random: payloadtest.RandomProfiles,
+		ids: payloadtest.IDsProfiles, flatten: payloadtest.FlattenProfiles,
+		readOnly:  pprofile.Profiles.MarkReadOnly,
+		unmarshal: (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles, marshal: profileSizer.MarshalProfiles,
+		partial: xconsumererror.NewProfiles,
+	}
+}
+
+// What holds for all signals. Sizes are another matter: those of profiles depend
+// on the dictionary that they go to.
+func TestProfilesAreASignal(t *testing.T) {
+	t.Run("clone", func(t *testing.T) { testClone(t, profilesSubject()) })
+	t.Run("remainder", func(t *testing.T) { testRemainder(t, profilesSubject()) })
+	t.Run("cut concurrently", func(t *testing.T) { testCutConcurrently(t, profilesSubject()) })
+	t.Run("fit", func(t *testing.T) { testFit(t, profilesSubject()) })
+}
 
 // drawProfiles draws well-formed or malformed data.
 func drawProfiles(t *rapid.T, firstID int64) pprofile.Profiles {
@@ -97,7 +114,7 @@ func TestProfilesSurviveJoin(t *testing.T) {
 			all = append(all, data)
 		}
 		merged, _ := merge(true, all...)
-		require.ElementsMatch(t, want, payloadtest.FlattenProfiles(merged))
+		require.Equal(t, byScope(want), byScope(payloadtest.FlattenProfiles(merged)))
 	})
 }
 
@@ -160,6 +177,33 @@ func TestProfilesMeterIsExact(t *testing.T) {
 		require.Equal(t, Profiles().Bytes(data), m.request(data)+framed(entries))
 		require.Equal(t, Profiles().Bytes(data), Profiles().Cost(data, 0))
 	})
+}
+
+// A request costs the same whatever the size of its batch, and a piece the same
+// whatever the size of its request: allocations do not depend on the machine.
+func TestProfilesAreLinear(t *testing.T) {
+	perRequest := func(requests int) float64 {
+		var all []pprofile.Profiles
+		for i := range 2 * requests { // AllocsPerRun calls once more than it is told to
+			all = append(all, benchmarkProfiles(10, 10*i))
+		}
+		return testing.AllocsPerRun(1, func() {
+			merge(true, all[:requests]...)
+			all = all[requests:]
+		}) / float64(requests)
+	}
+	assert.Less(t, perRequest(1000), 1.2*perRequest(100))
+
+	perPiece := func(items int) float64 {
+		data := benchmarkProfiles(items, 0)
+		ix := Profiles().Index(data, true, 10_000)
+		from := 0
+		return testing.AllocsPerRun(5, func() {
+			Profiles().Cut(data, ix, from, from+50)
+			from += 50
+		})
+	}
+	assert.Less(t, perPiece(5000), 1.5*perPiece(500)) // the race detector makes sync.Pool forget
 }
 
 // A cut takes only what it needs: cutting all of it out of it again changes nothing.
@@ -255,21 +299,6 @@ func TestProfilesKeepTheirDictionary(t *testing.T) {
 	}
 }
 
-func TestProfilesDisjointCutsAtTheSameTime(t *testing.T) {
-	data := payloadtest.RandomProfiles(rand.New(rand.NewPCG(1, 2)), 400, 0)
-	want := payloadtest.FlattenProfiles(data)
-	ix := Profiles().Index(data, true, 1000)
-	got := make([][]string, 40)
-	var wg sync.WaitGroup
-	for n := range got {
-		wg.Go(func() {
-			got[n] = payloadtest.FlattenProfiles(Profiles().Cut(data, ix, 10*n, 10*(n+1)))
-		})
-	}
-	wg.Wait()
-	assert.Equal(t, want, slices.Concat(got...))
-}
-
 // The original payload of a profile goes with its first sample, and is not
 // multiplied.
 func TestProfilesOriginalPayloadStaysSingle(t *testing.T) {
@@ -286,32 +315,6 @@ func TestProfilesOriginalPayloadStaysSingle(t *testing.T) {
 			assert.Equal(t, "pprof", p.OriginalPayloadFormat())
 		}
 	}
-}
-
-func TestProfilesRemainder(t *testing.T) {
-	rest := payloadtest.SimpleProfiles(3, 0)
-	got, ok := Profiles().Remainder(fmt.Errorf("sending: %w", xconsumererror.NewProfiles(errors.New("full"), rest)))
-	assert.True(t, ok)
-	assert.Equal(t, 3, Profiles().Items(got))
-	_, ok = Profiles().Remainder(errors.New("full"))
-	assert.False(t, ok)
-	_, ok = Profiles().Remainder(xconsumererror.NewProfiles(errors.New("full"), pprofile.NewProfiles()))
-	assert.False(t, ok)
-}
-
-func TestProfilesCloneAndSharing(t *testing.T) {
-	data := payloadtest.SimpleProfiles(3, 0)
-	data.MarkReadOnly()
-	assert.True(t, Profiles().IsReadOnly(data))
-	Profiles().Ref(data)
-	Profiles().Unref(data)
-	clone := Profiles().Clone(data)
-	assert.False(t, Profiles().IsReadOnly(clone))
-	assert.Equal(t, payloadtest.FlattenProfiles(data), payloadtest.FlattenProfiles(clone))
-	assert.NotPanics(t, func() {
-		Profiles().Index(data, true, 100)
-		Profiles().Cost(data, 100)
-	})
 }
 
 // All that the types of the library have is known here: a field that is new needs

@@ -44,16 +44,17 @@ func (traces) newData() ptrace.Traces                                 { return p
 func (traces) resources(data ptrace.Traces) ptrace.ResourceSpansSlice { return data.ResourceSpans() }
 func (traces) scopes(r ptrace.ResourceSpans) ptrace.ScopeSpansSlice   { return r.ScopeSpans() }
 func (traces) resourceSize(r ptrace.ResourceSpans) int                { return spanSizer.ResourceSpansSize(r) }
-func (traces) scopeSize(s ptrace.ScopeSpans) int                      { return spanSizer.ScopeSpansSize(s) }
+
+func (traces) scopeSize(s ptrace.ScopeSpans) int { return spanSizer.ScopeSpansSize(s) }
 
 func (traces) indexScope(ix *Index, s ptrace.ScopeSpans) {
 	addItems(ix, s.Spans(), spanSizer.SpanSize)
 }
 
 func (traces) moveSpan(ix *Index, src, dst ptrace.ScopeSpans, part span) {
-	moveItems(ix.group(scopeLevel, part.from), src.Spans(), dst.Spans(), part)
+	moveShare(share{ix, ix.group(scopeLevel, part.from), part}, src.Spans(), dst.Spans())
 }
 
 func (traces) moveScope(src, dst ptrace.ScopeSpans) {
-	src.Spans().MoveAndAppendTo(dst.Spans())
+	appendAll(src.Spans(), dst.Spans())
 }

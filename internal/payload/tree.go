@@ -3,7 +3,11 @@
 
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
-import "go.opentelemetry.io/collector/pdata/pcommon"
+import (
+	"math/bits"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
 
 // The levels of the index that every signal has, and the one that two have.
 const (
@@ -88,12 +92,10 @@ func (sg signal[T, RL, R, SL, S]) Cost(data T, _ int) int { return sg.Bytes(data
 
 // Index implements Signal.
 func (sg signal[T, RL, R, SL, S]) Index(data T, bytes bool, _ int) *Index {
-	bounds := 0
+	ix, bare := newIndex(sg.Items(data), 0), bare[T, RL, R, SL, S]{}
 	if bytes {
-		bounds = 1
+		ix, bare = newIndex(sg.Items(data), 1), sg.newBare()
 	}
-	ix := newIndex(sg.Items(data), bounds)
-	bare := sg.newBare()
 	resources := sg.resources(data)
 	for r := range resources.Len() {
 		ix.open(resourceLevel, r)
@@ -111,10 +113,10 @@ func (sg signal[T, RL, R, SL, S]) Index(data T, bytes bool, _ int) *Index {
 // Cut implements Signal.
 //
 // Several cuts of one request may run at the same time. That is safe because
-// all they share is the headers of groups of which each takes a part, and these
-// are only copied. A group that a cut takes as a whole is no concern of the
-// others, so its header and its items move as they are. The slices of resources
-// and scopes never change.
+// all they share is groups of which each takes a part: their headers are only
+// copied, and for their items see remains. A group that a cut takes as a whole
+// is no concern of the others, so its header and its items move as they are. The
+// slices of resources and scopes never change.
 func (sg signal[T, RL, R, SL, S]) Cut(data T, ix *Index, from, to int) T {
 	out, all := sg.newData(), span{from, to}
 	groups := ix.groups(resourceLevel, all)
@@ -205,8 +207,7 @@ func addItems[L list[L, E], E any](ix *Index, items L, size func(E) int) {
 	}
 }
 
-// moveItems moves the items of a part of group g, whose items are src, to dst,
-// which is empty. Part of a slice can only be moved item by item.
+// moveItems moves a part of group g, whose items are src, to dst, which is empty.
 func moveItems[L list[L, E], E movable[E]](g group, src, dst L, part span) {
 	if part.covers(g) {
 		src.MoveAndAppendTo(dst)
@@ -217,3 +218,21 @@ func moveItems[L list[L, E], E movable[E]](g group, src, dst L, part span) {
 		src.At(i - int(g.first)).MoveTo(dst.AppendEmpty())
 	}
 }
+
+// appendAll moves all of src to the end of dst. To grow a slice by a quarter, as
+// append does with large ones, copies each entry some four times until a batch
+// is complete, and append cannot be told to take more. So dst gets room for the
+// next power of four when it comes to the last one: asking on each call would
+// grow it to just what is needed, which is worse.
+func appendAll[L list[L, E], E any](src, dst L) {
+	have := dst.Len()
+	if have > 0 {
+		if room := powerOfFour(have + src.Len()); room > powerOfFour(have) {
+			dst.EnsureCapacity(room)
+		}
+	}
+	src.MoveAndAppendTo(dst)
+}
+
+// powerOfFour is the smallest one that is not below n.
+func powerOfFour(n int) int { return 1 << ((bits.Len(uint(n-1)) + 1) &^ 1) }

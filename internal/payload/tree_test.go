@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,8 +55,11 @@ func pieces[T any](t *rapid.T, s subject[T], data T, ix *Index) []T {
 	for i := range parts {
 		parts[i] = i
 	}
+	if rapid.Bool().Draw(t, "shuffle") {
+		parts = rapid.Permutation(parts).Draw(t, "order")
+	}
 	all := make([]T, len(parts))
-	for _, i := range rapid.Permutation(parts).Draw(t, "order") {
+	for _, i := range parts {
 		from, to := cuts[i], cuts[i+1]
 		all[i] = s.Cut(data, ix, from, to)
 		assert.Equal(t, to-from, s.Items(all[i]))
@@ -121,24 +125,28 @@ func TestCutConcurrently(t *testing.T) {
 	t.Run("metrics", func(t *testing.T) { testCutConcurrently(t, metricsSubject()) })
 }
 
-// testCutConcurrently is for the race detector: eight goroutines cut pieces of
-// the same data, many of which share a resource, a scope or a metric.
+// testCutConcurrently is for the race detector: goroutines cut pieces of the same
+// data, many of which share a resource, a scope or a metric.
 func testCutConcurrently[T any](t *testing.T, s subject[T]) {
-	const items, step, workers = 400, 7, 8
-	data := s.random(newRand(3), items, 0)
-	want := s.flatten(data)
-	ix := s.Index(data, true, 0)
-	all := make([]T, (items+step-1)/step)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for i := w; i < len(all); i += workers {
-				all[i] = s.Cut(data, ix, i*step, min(items, (i+1)*step))
+	const items, workers = 400, 4
+	for _, step := range []int{7, 40, 150} {
+		for _, data := range []T{s.random(newRand(3), items, 0), s.simple(items, 0)} {
+			want := s.flatten(data)
+			ix := s.Index(data, true, 0)
+			all := make([]T, (items+step-1)/step)
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			for range workers {
+				wg.Go(func() {
+					for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
+						all[i] = s.Cut(data, ix, i*step, min(items, (i+1)*step))
+					}
+				})
 			}
-		})
+			wg.Wait()
+			assert.Equal(t, want, s.flattenAll(all))
+		}
 	}
-	wg.Wait()
-	assert.Equal(t, want, s.flattenAll(all))
 }
 
 // TestCutKeepsEmptyGroupsOut has groups without items at both ends and in the
@@ -181,6 +189,40 @@ func TestCutKeepsEmptyGroupsOut(t *testing.T) {
 		from = to
 	}
 	assert.Equal(t, want, got)
+}
+
+// TestCutInTwo says that the smaller side is moved and the larger one taken as it
+// is, in whichever order they come: a moved record is one allocation.
+func TestCutInTwo(t *testing.T) {
+	const items = 1000
+	s := logsSubject()
+	f := func(at int, tailFirst bool, want int) {
+		t.Helper()
+		var all []plog.Logs
+		for range 2 { // AllocsPerRun calls once more than it is told to
+			all = append(all, s.simple(items, 0))
+		}
+		ix := s.Index(all[0], false, 0)
+		got := testing.AllocsPerRun(1, func() {
+			data := all[0]
+			all = all[1:]
+			ix.mu.remains = nil
+			if tailFirst {
+				s.Cut(data, ix, at, items)
+			}
+			s.Cut(data, ix, 0, at)
+			if !tailFirst {
+				s.Cut(data, ix, at, items)
+			}
+		})
+		assert.InDelta(t, want, got, 80, "at %d", at)
+	}
+	f(100, false, 100)
+	f(500, false, 500)
+	f(900, false, 100)
+	f(999, false, 1)
+	f(100, true, 1000) // they are cut from the front, so this is not worth a rule
+	f(50, false, 50)
 }
 
 func TestCutNothing(t *testing.T) {

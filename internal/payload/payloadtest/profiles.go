@@ -270,11 +270,11 @@ func FlattenProfiles(data pprofile.Profiles) []string {
 	var lines []string
 	v := view{data.Dictionary()}
 	eachSample(data, func(r pprofile.ResourceProfiles, s pprofile.ScopeProfiles, p pprofile.Profile, x pprofile.Sample) {
-		lines = append(lines, fmt.Sprintf("sample %d %s %s profile %s %s %d %d %d %d %s %q %s sample %s %s %s %v %v",
-			sampleID(x), formatResource(r.Resource(), r.SchemaUrl()), formatScope(s.Scope(), s.SchemaUrl()),
+		lines = append(lines, fmt.Sprintf("%s %s | profile %s %s %d %d %d %d %s %q %s sample %d %s %s %s %v %v",
+			formatResource(r.Resource(), r.SchemaUrl()), formatScope(s.Scope(), s.SchemaUrl()),
 			v.valueType(p.SampleType()), v.valueType(p.PeriodType()), p.Period(), p.Time(), p.DurationNano(),
 			p.DroppedAttributesCount(), p.ProfileID(), p.OriginalPayloadFormat(), v.attributes(p.AttributeIndices()),
-			v.stack(x.StackIndex()), v.link(x.LinkIndex()), v.attributes(x.AttributeIndices()),
+			sampleID(x), v.stack(x.StackIndex()), v.link(x.LinkIndex()), v.attributes(x.AttributeIndices()),
 			x.Values().AsRaw(), x.TimestampsUnixNano().AsRaw()))
 	})
 	return lines
