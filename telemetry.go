@@ -71,9 +71,9 @@ type queueStats struct {
 }
 
 // telemetry reports what happens in the exporter for one signal: one method per
-// event, so that nothing else knows of instruments. Recording an event that is
-// not a failure allocates nothing. All methods may be called at any time by any
-// number of goroutines, after close too.
+// event, so that nothing else knows of instruments. Recording allocates nothing,
+// but for sendFailed at the detailed level. All methods may be called at any time
+// by any number of goroutines, after close too.
 type telemetry struct {
 	builder  *metadata.TelemetryBuilder
 	gauges   metric.Registration

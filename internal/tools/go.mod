@@ -3,7 +3,7 @@
 //
 // They can live in one module because none of them is raised above what it was
 // released with in a way that it would not build. mdatagen must stay at v0.159.0:
-// later versions need a module that is not served, and it can be installed only
+// later versions need a module that the module proxy does not have, and it builds only
 // from a module that requires it.
 
 module github.com/pullbatch/batcherexporter/internal/tools
