@@ -99,31 +99,35 @@ func (d *dictionary) isNull(t table, i int32) bool {
 		return d.strings.At(at) == ""
 	case attributeTable:
 		a := d.attributes.At(at)
-		return d.isNone(stringTable, a.KeyStrindex()) && d.isNone(stringTable, a.UnitStrindex()) &&
-			a.Value().Type() == pcommon.ValueTypeEmpty
+		return a.Value().Type() == pcommon.ValueTypeEmpty && d.areNone(stringTable, a.KeyStrindex(), a.UnitStrindex())
 	case functionTable:
 		f := d.functions.At(at)
-		return d.isNone(stringTable, f.NameStrindex()) && d.isNone(stringTable, f.SystemNameStrindex()) &&
-			d.isNone(stringTable, f.FilenameStrindex()) && f.StartLine() == 0
+		return f.StartLine() == 0 &&
+			d.areNone(stringTable, f.NameStrindex(), f.SystemNameStrindex(), f.FilenameStrindex())
 	case linkTable:
 		l := d.links.At(at)
 		return l.TraceID().IsEmpty() && l.SpanID().IsEmpty()
 	case mappingTable:
 		m := d.mappings.At(at)
-		return m.MemoryStart() == 0 && m.MemoryLimit() == 0 && m.FileOffset() == 0 &&
-			d.isNone(stringTable, m.FilenameStrindex()) && m.AttributeIndices().Len() == 0
+		return m.MemoryStart()|m.MemoryLimit()|m.FileOffset() == 0 &&
+			m.AttributeIndices().Len() == 0 && d.areNone(stringTable, m.FilenameStrindex())
 	case locationTable:
 		l := d.locations.At(at)
-		return d.isNone(mappingTable, l.MappingIndex()) && l.Address() == 0 &&
-			l.Lines().Len() == 0 && l.AttributeIndices().Len() == 0
+		return l.Address() == 0 && l.Lines().Len()+l.AttributeIndices().Len() == 0 &&
+			d.areNone(mappingTable, l.MappingIndex())
 	default:
 		return d.stacks.At(at).LocationIndices().Len() == 0
 	}
 }
 
-// isNone says whether a reference leads to nothing.
-func (d *dictionary) isNone(t table, i int32) bool {
-	return i < 0 || int(i) >= d.len(t) || d.isNull(t, i)
+// areNone says whether references lead to nothing.
+func (d *dictionary) areNone(t table, refs ...int32) bool {
+	for _, i := range refs {
+		if i >= 0 && int(i) < d.len(t) && !d.isNull(t, i) {
+			return false
+		}
+	}
+	return true
 }
 
 // ensure makes room for n entries.

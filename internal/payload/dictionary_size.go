@@ -45,7 +45,7 @@ func newSizer(d pprofile.ProfilesDictionary, limit int) sizer {
 		if limit > 0 {
 			z.width[t] = varintLen(limit / leastEntry[t])
 		}
-		if !z.src.isNone(t, 0) {
+		if !z.src.areNone(t, 0) {
 			z.shift[t] = 1
 		}
 	}

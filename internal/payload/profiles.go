@@ -90,7 +90,7 @@ func (b *profilesBatch) Add(data pprofile.Profiles) {
 		return
 	}
 	if b.shared == nil {
-		first := b.Batch.Data()
+		first := b.Data()
 		resolveReferences(first)
 		old := pprofile.NewProfiles().Dictionary()
 		first.Dictionary().MoveTo(old)
@@ -143,6 +143,7 @@ func (profiles) resources(data pprofile.Profiles) pprofile.ResourceProfilesSlice
 func (profiles) scopes(r pprofile.ResourceProfiles) pprofile.ScopeProfilesSlice {
 	return r.ScopeProfiles()
 }
+
 func (profiles) resourceSize(r pprofile.ResourceProfiles) int {
 	return profileSizer.ResourceProfilesSize(r)
 }
@@ -150,7 +151,7 @@ func (profiles) scopeSize(s pprofile.ScopeProfiles) int { return profileSizer.Sc
 
 // moveScope does not join profiles: each has an identity of its own.
 func (profiles) moveScope(src, dst pprofile.ScopeProfiles) {
-	src.Profiles().MoveAndAppendTo(dst.Profiles())
+	appendAll(src.Profiles(), dst.Profiles())
 }
 
 func (profiles) indexScope(ix *Index, s pprofile.ScopeProfiles) {
@@ -174,7 +175,7 @@ func (profiles) moveSpan(ix *Index, src, dst pprofile.ScopeProfiles, part span) 
 		if part.from <= int(g.first) {
 			p.OriginalPayload().MoveTo(piece.OriginalPayload())
 		}
-		moveItems(g, p.Samples(), piece.Samples(), part.within(g))
+		moveShare(share{ix, g, part.within(g)}, p.Samples(), piece.Samples())
 	}
 }
 

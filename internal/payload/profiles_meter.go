@@ -71,24 +71,33 @@ func (m *meter) prefix(entries int) int { return 1 + varintLen(max(entries, m.li
 
 // index makes the index of data.
 func (m *meter) index(data pprofile.Profiles) *Index {
-	samples := data.SampleCount()
-	m.ix = newIndex(samples, profileBounds)
-	for n, share := range recentShares {
-		m.recent[n] = newRecent(m.src, m.limit/share)
-		defer m.recent[n].release()
-		m.ix.bounds[recentBound+n].shared = make([]int, 1, samples+1)
-	}
-	m.one = newRemap(m.src)
-	defer m.one.release()
-	for _, t := range [...]table{attributeTable, linkTable, stackTable} {
-		m.closures[t] = make([]int, m.length[t])
-	}
-	m.entries = nullEntries
+	m.ix = newIndex(data.SampleCount(), profileBounds)
+	m.begin()
+	defer m.end()
 	m.request(data)
 	for i := range m.ix.bounds {
 		m.ix.bounds[i].base = m.prefix(m.entries) + nullEntries
 	}
 	return m.ix.finish()
+}
+
+func (m *meter) begin() {
+	for n, share := range recentShares {
+		m.recent[n] = newRecent(m.src, m.limit/share)
+		m.ix.bounds[recentBound+n].shared = make([]int, 1, cap(m.ix.bounds[recentBound+n].cum))
+	}
+	m.one = newRemap(m.src)
+	for _, t := range [...]table{attributeTable, linkTable, stackTable} {
+		m.closures[t] = make([]int, m.length[t])
+	}
+	m.entries = nullEntries
+}
+
+func (m *meter) end() {
+	for n := range m.recent {
+		m.recent[n].release()
+	}
+	m.one.release()
 }
 
 // request is the size of all resources. On the way it fills the index, if there

@@ -92,10 +92,11 @@ func (sg signal[T, RL, R, SL, S]) Cost(data T, _ int) int { return sg.Bytes(data
 
 // Index implements Signal.
 func (sg signal[T, RL, R, SL, S]) Index(data T, bytes bool, _ int) *Index {
-	ix, bare := newIndex(sg.Items(data), 0), bare[T, RL, R, SL, S]{}
+	bounds, bare := 0, bare[T, RL, R, SL, S]{}
 	if bytes {
-		ix, bare = newIndex(sg.Items(data), 1), sg.newBare()
+		bounds, bare = 1, sg.newBare()
 	}
+	ix := newIndex(sg.Items(data), bounds)
 	resources := sg.resources(data)
 	for r := range resources.Len() {
 		ix.open(resourceLevel, r)

@@ -48,8 +48,9 @@ func SimpleProfiles(items int, firstID int64) pprofile.Profiles {
 func RandomProfiles(rnd *rand.Rand, items int, firstID int64) pprofile.Profiles {
 	data := pprofile.NewProfiles()
 	d := newTables(data.Dictionary())
-	d.fill(rnd, func(length int) int32 { return int32(rnd.IntN(length)) })
-	fillProfiles(rnd, data, items, firstID, func(length int) int32 { return int32(rnd.IntN(length)) })
+	pick := picker{rnd, func(length int) int32 { return int32(rnd.IntN(length)) }}
+	d.fill(pick)
+	fillProfiles(pick, data, items, firstID)
 	return data
 }
 
@@ -61,13 +62,13 @@ func MalformedProfiles(rnd *rand.Rand, items int, firstID int64) pprofile.Profil
 	if rnd.IntN(2) == 0 {
 		d = newTables(data.Dictionary())
 	}
-	wild := func(length int) int32 {
+	pick := picker{rnd, func(length int) int32 {
 		if rnd.IntN(8) == 0 {
 			return int32(rnd.Uint32()) // also below zero
 		}
 		return int32(rnd.IntN(length+3) - 1)
-	}
-	d.fill(rnd, wild)
+	}}
+	d.fill(pick)
 	dic := d.ProfilesDictionary
 	for _, drop := range []func(){
 		func() { dic.StringTable().FromRaw(nil) },
@@ -82,13 +83,28 @@ func MalformedProfiles(rnd *rand.Rand, items int, firstID int64) pprofile.Profil
 			drop()
 		}
 	}
-	fillProfiles(rnd, data, items, firstID, wild)
+	fillProfiles(pick, data, items, firstID)
 	return data
 }
 
-// fillProfiles makes everything but the dictionary. index picks an entry of a
-// table of a given length.
-func fillProfiles(rnd *rand.Rand, data pprofile.Profiles, items int, firstID int64, index func(int) int32) {
+// picker also picks entries of tables of a given length.
+type picker struct {
+	*rand.Rand
+	index func(length int) int32
+}
+
+// indices adds some to a list.
+func (pick picker) indices(list pcommon.Int32Slice, length int) {
+	for range pick.IntN(4) {
+		if length > 0 {
+			list.Append(pick.index(length))
+		}
+	}
+}
+
+// fillProfiles makes everything but the dictionary.
+func fillProfiles(pick picker, data pprofile.Profiles, items int, firstID int64) {
+	rnd := pick.Rand
 	for _, n := range split(rnd, items, 1+rnd.IntN(3)) {
 		r := data.ResourceProfiles().AppendEmpty()
 		r.SetSchemaUrl(randomResource(rnd, r.Resource()))
@@ -97,10 +113,11 @@ func fillProfiles(rnd *rand.Rand, data pprofile.Profiles, items int, firstID int
 			s.SetSchemaUrl(randomScope(rnd, s.Scope()))
 			for _, n := range split(rnd, n, 1+rnd.IntN(3)) {
 				p := s.Profiles().AppendEmpty()
-				randomProfile(rnd, p, data.Dictionary(), index)
+				pick.profile(p, data.Dictionary())
 				for range n {
-					randomSample(rnd, p.Samples().AppendEmpty(), data.Dictionary(), index)
-					p.Samples().At(p.Samples().Len() - 1).Values().FromRaw([]int64{firstID, rnd.Int64N(1000) - 1})
+					x := p.Samples().AppendEmpty()
+					pick.sample(x, data.Dictionary())
+					x.Values().FromRaw([]int64{firstID, rnd.Int64N(1000) - 1})
 					firstID++
 				}
 			}
@@ -108,42 +125,34 @@ func fillProfiles(rnd *rand.Rand, data pprofile.Profiles, items int, firstID int
 	}
 }
 
-func randomProfile(rnd *rand.Rand, p pprofile.Profile, dic pprofile.ProfilesDictionary, index func(int) int32) {
-	strs := dic.StringTable().Len()
-	p.SampleType().SetTypeStrindex(index(strs))
-	p.SampleType().SetUnitStrindex(index(strs))
-	p.PeriodType().SetTypeStrindex(index(strs))
-	p.PeriodType().SetUnitStrindex(index(strs))
-	p.SetTime(randomTime(rnd))
-	p.SetDurationNano(rnd.Uint64N(1000))
-	p.SetPeriod(rnd.Int64N(1000) - 500)
-	p.SetDroppedAttributesCount(rnd.Uint32N(3))
-	if rnd.IntN(4) > 0 {
-		p.SetProfileID(pprofile.ProfileID{byte(rnd.Uint32()), 15: 1})
+func (pick picker) profile(p pprofile.Profile, dic pprofile.ProfilesDictionary) {
+	texts := dic.StringTable().Len()
+	p.SampleType().SetTypeStrindex(pick.index(texts))
+	p.SampleType().SetUnitStrindex(pick.index(texts))
+	p.PeriodType().SetTypeStrindex(pick.index(texts))
+	p.PeriodType().SetUnitStrindex(pick.index(texts))
+	p.SetTime(randomTime(pick.Rand))
+	p.SetDurationNano(pick.Uint64N(1000))
+	p.SetPeriod(pick.Int64N(1000) - 500)
+	p.SetDroppedAttributesCount(pick.Uint32N(3))
+	if pick.IntN(4) > 0 {
+		p.SetProfileID(pprofile.ProfileID{byte(pick.Uint32()), 15: 1})
 	}
-	if rnd.IntN(3) == 0 {
+	if pick.IntN(3) == 0 {
 		p.SetOriginalPayloadFormat("pprof")
-		p.OriginalPayload().FromRaw(make([]byte, rnd.IntN(300)))
+		p.OriginalPayload().FromRaw(make([]byte, pick.IntN(300)))
 	}
-	randomIndices(rnd, p.AttributeIndices(), dic.AttributeTable().Len(), index)
+	pick.indices(p.AttributeIndices(), dic.AttributeTable().Len())
 }
 
-func randomSample(rnd *rand.Rand, x pprofile.Sample, dic pprofile.ProfilesDictionary, index func(int) int32) {
-	x.SetStackIndex(index(dic.StackTable().Len()))
-	if rnd.IntN(2) == 0 {
-		x.SetLinkIndex(index(dic.LinkTable().Len()))
+func (pick picker) sample(x pprofile.Sample, dic pprofile.ProfilesDictionary) {
+	x.SetStackIndex(pick.index(dic.StackTable().Len()))
+	if pick.IntN(2) == 0 {
+		x.SetLinkIndex(pick.index(dic.LinkTable().Len()))
 	}
-	randomIndices(rnd, x.AttributeIndices(), dic.AttributeTable().Len(), index)
-	for range rnd.IntN(3) {
-		x.TimestampsUnixNano().Append(rnd.Uint64())
-	}
-}
-
-func randomIndices(rnd *rand.Rand, list pcommon.Int32Slice, length int, index func(int) int32) {
-	for range rnd.IntN(4) {
-		if length > 0 {
-			list.Append(index(length))
-		}
+	pick.indices(x.AttributeIndices(), dic.AttributeTable().Len())
+	for range pick.IntN(3) {
+		x.TimestampsUnixNano().Append(pick.Uint64())
 	}
 }
 
@@ -193,15 +202,16 @@ func (d tables) simpleLocation(function string) int32 {
 
 // fill makes entries of every kind, from few values, so that some are equal.
 // They refer to entries that are there already.
-func (d tables) fill(rnd *rand.Rand, index func(int) int32) {
-	strs := func() int32 { return index(d.StringTable().Len()) }
+func (d tables) fill(pick picker) {
+	rnd := pick.Rand
+	text := func() int32 { return pick.index(d.StringTable().Len()) }
 	for range 12 {
 		d.StringTable().Append(randomText(rnd, 1+rnd.IntN(12)))
 	}
 	for range 10 {
 		a := d.AttributeTable().AppendEmpty()
-		a.SetKeyStrindex(strs())
-		a.SetUnitStrindex(strs())
+		a.SetKeyStrindex(text())
+		a.SetUnitStrindex(text())
 		values := pcommon.NewMap()
 		randomAttributes(rnd, values, rnd.IntN(variants-7))
 		for _, v := range values.All() {
@@ -210,40 +220,40 @@ func (d tables) fill(rnd *rand.Rand, index func(int) int32) {
 	}
 	for range 10 {
 		f := d.FunctionTable().AppendEmpty()
-		f.SetNameStrindex(strs())
-		f.SetSystemNameStrindex(strs())
-		f.SetFilenameStrindex(strs())
+		f.SetNameStrindex(text())
+		f.SetSystemNameStrindex(text())
+		f.SetFilenameStrindex(text())
 		f.SetStartLine(int64(rnd.IntN(3) - 1))
 		l := d.LinkTable().AppendEmpty()
 		l.SetTraceID(randomTraceID(rnd))
 		l.SetSpanID(randomSpanID(rnd))
 	}
-	d.fillStacks(rnd, index)
+	d.fillStacks(pick)
 }
 
-func (d tables) fillStacks(rnd *rand.Rand, index func(int) int32) {
+func (d tables) fillStacks(pick picker) {
 	for range 6 {
 		m := d.MappingTable().AppendEmpty()
-		m.SetMemoryStart(rnd.Uint64N(3))
-		m.SetMemoryLimit(rnd.Uint64N(1 << 40))
-		m.SetFileOffset(rnd.Uint64N(3))
-		m.SetFilenameStrindex(index(d.StringTable().Len()))
-		randomIndices(rnd, m.AttributeIndices(), d.AttributeTable().Len(), index)
+		m.SetMemoryStart(pick.Uint64N(3))
+		m.SetMemoryLimit(pick.Uint64N(1 << 40))
+		m.SetFileOffset(pick.Uint64N(3))
+		m.SetFilenameStrindex(pick.index(d.StringTable().Len()))
+		pick.indices(m.AttributeIndices(), d.AttributeTable().Len())
 	}
 	for range 15 {
 		l := d.LocationTable().AppendEmpty()
-		l.SetAddress(rnd.Uint64N(3))
-		l.SetMappingIndex(index(d.MappingTable().Len()))
-		randomIndices(rnd, l.AttributeIndices(), d.AttributeTable().Len(), index)
-		for range rnd.IntN(3) {
+		l.SetAddress(pick.Uint64N(3))
+		l.SetMappingIndex(pick.index(d.MappingTable().Len()))
+		pick.indices(l.AttributeIndices(), d.AttributeTable().Len())
+		for range pick.IntN(3) {
 			line := l.Lines().AppendEmpty()
-			line.SetFunctionIndex(index(d.FunctionTable().Len()))
-			line.SetLine(rnd.Int64N(300) - 1)
-			line.SetColumn(rnd.Int64N(2))
+			line.SetFunctionIndex(pick.index(d.FunctionTable().Len()))
+			line.SetLine(pick.Int64N(300) - 1)
+			line.SetColumn(pick.Int64N(2))
 		}
 	}
 	for range 10 {
-		randomIndices(rnd, d.StackTable().AppendEmpty().LocationIndices(), d.LocationTable().Len(), index)
+		pick.indices(d.StackTable().AppendEmpty().LocationIndices(), d.LocationTable().Len())
 	}
 }
 
