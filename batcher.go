@@ -50,13 +50,16 @@ type room struct{ items, bytes int }
 func (s *batchSettings) room() room {
 	r := room{math.MaxInt, math.MaxInt}
 	if s.maxItems > 0 {
-		r.items = int(s.maxItems)
+		r.items = toInt(s.maxItems)
 	}
 	if s.maxBytes > 0 {
-		r.bytes = int(s.maxBytes)
+		r.bytes = toInt(s.maxBytes)
 	}
 	return r
 }
+
+// toInt is v as an int, which has fewer bits on some machines.
+func toInt(v int64) int { return int(min(v, math.MaxInt)) }
 
 func (r room) fits(t totals) bool { return t.items <= r.items && t.cost <= r.bytes }
 
@@ -84,14 +87,19 @@ type batch[T any] struct {
 	held    totals     // of its whole requests: what settle gives back
 	pieces  []piece[T] // its parts of requests that are cut
 	items   int
-	cost    int // bytes that it has at the most, if bytes are counted
-	waiting []*settlement[T]
+	cost    int            // bytes that it has at the most, if bytes are counted
+	waiting []waitedFor[T] // its whole requests that callers wait for
 	content content[T]
+	work    work[T]
 	retries retries
 
 	// Guarded by the queue's mutex.
-	retryAt  instant
-	position int // in the heap of backoffs
+	retryAt   instant
+	notBefore instant // the backend asked for that
+	failures  int     // how often it had to wait
+	woken     bool    // a success of another has ended a wait of its
+	recovered bool    // its end told that a destination which refused accepts again
+	position  int     // in the heap of backoffs; -1 if not there
 }
 
 // takeLocked moves the longest run from the head of p that fits the bounds to b,
@@ -184,7 +192,8 @@ func (q *queue[T]) takePieceLocked(p *partition[T], c *chunk[T], b *batch[T]) bo
 	atHead := b.takePiece(s, from, to)
 	s.taken = to
 	if to == s.items {
-		p.shift(c, totals{requests: 1, items: to - from, size: e.size, cost: e.cost})
+		p.shift(c, e.totals())
+		*e = entry[T]{} // no run will see it, and a chunk may last
 		return atHead
 	}
 	cut := totals{items: to - from}
@@ -200,14 +209,13 @@ func (q *queue[T]) takePieceLocked(p *partition[T], c *chunk[T], b *batch[T]) bo
 // takePiece adds items of a cut request, before the run if there is none yet. It
 // reports whether the run may follow.
 func (b *batch[T]) takePiece(s *settlement[T], from, to int) (atHead bool) {
-	p := piece[T]{s, from, to}
+	p := piece[T]{of: s, from: from, to: to}
 	atHead = b.head.of == nil && b.run.first == nil
 	if atHead {
 		b.head = p
 	} else {
 		b.tail = p
 	}
-	b.pieces = append(b.pieces, p)
 	cost := 0
 	if s.sizes != nil {
 		cost = s.sizes.Cost(from, to)
@@ -228,7 +236,7 @@ func (q *queue[T]) cuttableLocked(c *chunk[T]) *settlement[T] {
 		e.rare = s
 	}
 	if s.sizes == nil && q.set.batch.maxBytes > 0 {
-		s.sizes = q.signal.Index(e.data, true, int(q.set.batch.maxBytes))
+		s.sizes = q.signal.Index(e.data, true, toInt(q.set.batch.maxBytes))
 	}
 	return s
 }
@@ -254,6 +262,13 @@ func (q *queue[T]) refillLocked(b *batch[T], saved int) bool {
 	return true
 }
 
+// waitedFor is a request that a caller waits for, and the number of its source in
+// the batch.
+type waitedFor[T any] struct {
+	of     *settlement[T]
+	source int
+}
+
 // content is the data of a batch and what belongs to it.
 type content[T any] struct {
 	data     T
@@ -263,23 +278,27 @@ type content[T any] struct {
 	keeps    T               // the request whose data became the batch's
 	kept     bool            // keeps is referenced until the batch is settled
 	building payload.Batch[T]
+	order    []payload.Run // which source each item is of, if callers wait for several
 }
 
 // form makes the data of b, outside the lock: it moves whole requests, cuts the
 // pieces, and takes more where joining resources has left room.
 func (q *queue[T]) form(b *batch[T]) {
+	c := &b.content
 	for {
 		q.gather(b)
-		c := &b.content
 		if c.building == nil {
 			return
 		}
-		c.data = c.building.Data()
 		if !q.takesMore(b, c.building.Saved()) {
 			break
 		}
 	}
-	b.content.building = nil
+	c.data = c.building.Data()
+	if q.set.waitForResult {
+		c.order = c.building.Order()
+	}
+	c.building = nil
 }
 
 // takesMore refills b if it is clearly below its byte bound.
@@ -297,13 +316,11 @@ func (q *queue[T]) takesMore(b *batch[T], saved int) bool {
 // chunks.
 func (q *queue[T]) gather(b *batch[T]) {
 	c := &b.content
-	if s := b.head.of; s != nil {
-		q.add(c, s.ctx, q.signal.Cut(s.data, s.positions(q.signal), b.head.from, b.head.to))
-	}
+	q.addPiece(b, b.head)
 	for e := range b.run.all {
 		first := c.sources == 0
 		if e.rare != nil && e.rare.done != nil {
-			b.waiting = append(b.waiting, e.rare)
+			b.waiting = append(b.waiting, waitedFor[T]{e.rare, b.content.sources})
 		}
 		q.add(c, e.ctx, e.data)
 		switch {
@@ -315,10 +332,18 @@ func (q *queue[T]) gather(b *batch[T]) {
 		}
 		*e = entry[T]{}
 	}
-	if s := b.tail.of; s != nil {
-		q.add(c, s.ctx, q.signal.Cut(s.data, s.positions(q.signal), b.tail.from, b.tail.to))
-	}
+	q.addPiece(b, b.tail)
 	b.run, b.head, b.tail = run[T]{}, piece[T]{}, piece[T]{}
+}
+
+// addPiece cuts a piece out of its request and adds it, if there is one.
+func (q *queue[T]) addPiece(b *batch[T], p piece[T]) {
+	if p.of == nil {
+		return
+	}
+	p.source = b.content.sources
+	b.pieces = append(b.pieces, p)
+	q.add(&b.content, p.of.ctx, q.signal.Cut(p.of.data, p.of.positions(q.signal), p.from, p.to))
 }
 
 // add appends data to the batch. A batch of one source is that source.
@@ -329,7 +354,7 @@ func (q *queue[T]) add(c *content[T], ctx context.Context, data T) {
 		return
 	}
 	if c.sources == 2 {
-		c.building = q.merger.Begin()
+		c.building = q.merger.Begin(q.set.waitForResult)
 		c.building.Add(c.data)
 		c.link(c.ctx)
 		c.ctx = nil

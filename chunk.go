@@ -6,6 +6,7 @@ package batcherexporter
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pullbatch/batcherexporter/internal/payload"
 )
@@ -44,17 +45,21 @@ type settlement[T any] struct {
 	indexOnce sync.Once
 
 	// Guarded by the queue's mutex.
-	taken   int // items that batches took
-	settled int // items that have an outcome
-	err     error
+	taken   int      // items that batches took
+	settled int      // items that have an outcome
+	errs    errorSet // of its pieces so far
 
+	// The caller that waits, if one does.
 	done chan struct{} // closed with the last outcome; nil if no caller waits
+	err  error         // the outcome, set before done is closed
+	gone atomic.Bool   // it has given up; atomic, since every attempt asks
 }
 
 // piece is a part of a request that several batches take.
 type piece[T any] struct {
 	of       *settlement[T] // nil: there is none
 	from, to int
+	source   int // its number in the batch, once that is formed
 }
 
 // positions returns the index by which the request is cut. Several batches may

@@ -54,8 +54,6 @@ var notYetSupported = []struct {
 	{"sending_queue::batch::partition::resource_attributes", partitionSays(func(p *PartitionConfig) bool { return len(p.ResourceAttributes) > 0 })},
 	{"sending_queue::batch::partition::max_share", partitionSays(func(p *PartitionConfig) bool { return p.MaxShare != 1 })},
 	{"sending_queue::batch::partition::max_in_flight", partitionSays(func(p *PartitionConfig) bool { return p.MaxInFlight != 0 })},
-	{"refusals::isolate", func(c *Config) bool { return c.Refusals.Isolate != IsolateAuto }},
-	{"refusals::max_attempts", func(c *Config) bool { return c.Refusals.MaxAttempts != 64 }},
 }
 
 func queueSays(set func(*QueueConfig) bool) func(*Config) bool {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
@@ -27,12 +28,20 @@ import (
 // errNotStarted answers requests that come before Start. It is retryable.
 var errNotStarted = errors.New("the exporter has not been started")
 
-// stopGrace is how long a stop waits, after the time to send is over, for calls
-// into the wrapped exporter to notice that they were cancelled.
-const stopGrace = 150 * time.Millisecond
+const (
+	// stopGrace is how long a stop waits, after the time to send is over, for calls
+	// into the wrapped exporter to notice that they were cancelled, and then for
+	// the wrapped exporter to stop.
+	stopGrace = 80 * time.Millisecond
+	// stopGraceUnhurried is that for a caller who has set no deadline.
+	stopGraceUnhurried = time.Second
+)
 
-// oversizedLogInterval is how often an oversized item is logged at the most.
-const oversizedLogInterval = time.Minute
+// logInterval is how often what every batch could report is logged at the most.
+const logInterval = time.Minute
+
+// adviceInterval is that for advice that stays true.
+const adviceInterval = 24 * time.Hour
 
 // wrappedExporter is what the wrapped exporter has in every signal.
 type wrappedExporter interface {
@@ -57,7 +66,11 @@ type signalExporter[T any] struct {
 	signal    signalSettings[T]
 
 	running atomic.Pointer[parts[T]] // atomic, since every request reads it; nil before Start
-	stopped sync.Once
+
+	life struct { // held during Start and Shutdown
+		sync.Mutex
+		stopped bool
+	}
 }
 
 // parts are what exists from Start on.
@@ -65,6 +78,7 @@ type parts[T any] struct {
 	instance  *instance
 	wrapped   wrappedExporter
 	queue     *queue[T]
+	sender    *sender[T]
 	telemetry *telemetry
 }
 
@@ -89,6 +103,11 @@ func (e *signalExporter[T]) ExporterHelperBatchingEnabled() bool {
 // Start makes and starts the wrapped exporter, and then the queue. The error
 // names the key of what is wrong.
 func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) (err error) {
+	e.life.Lock()
+	defer e.life.Unlock()
+	if e.life.stopped || e.running.Load() != nil {
+		return errors.New("the exporter was started or stopped before")
+	}
 	in, err := e.instances.acquire(e.cfg, host)
 	if err != nil {
 		return err
@@ -112,7 +131,7 @@ func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) (err
 	if err = wrapped.Start(ctx, host); err != nil {
 		return errors.Join(fmt.Errorf("`exporter::%s`: cannot start the wrapped exporter: %w", w.id, err), wrapped.Shutdown(ctx))
 	}
-	p, err := e.assemble(in, wrapped, push)
+	p, err := e.assemble(in, host, wrapped, push)
 	if err != nil {
 		return errors.Join(err, wrapped.Shutdown(ctx))
 	}
@@ -122,16 +141,17 @@ func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) (err
 }
 
 // assemble makes queue, sender and telemetry, and ties them together.
-func (e *signalExporter[T]) assemble(in *instance, wrapped wrappedExporter, push func(context.Context, T) error) (*parts[T], error) {
+func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped wrappedExporter, push func(context.Context, T) error) (*parts[T], error) {
 	cfg := &in.resolved.effective
 	s := &sender[T]{
 		set: senderSettings[T]{
-			push:     push,
-			mutates:  wrapped.Capabilities().MutatesData,
-			direct:   !cfg.SendingQueue.HasValue(),
-			timeout:  cfg.Timeout,
-			retry:    cfg.Retry,
-			spanName: "exporter/" + e.set.ID.String() + "/" + e.signal.name.String(),
+			push:       push,
+			mutates:    wrapped.Capabilities().MutatesData,
+			direct:     !cfg.SendingQueue.HasValue(),
+			timeout:    cfg.Timeout,
+			maxShrinks: maxShrinks,
+			retry:      cfg.Retry,
+			spanName:   "exporter/" + e.set.ID.String() + "/" + e.signal.name.String(),
 			spanAttrs: []attribute.KeyValue{
 				attribute.String("exporter", e.set.ID.String()),
 				attribute.String("data_type", e.signal.name.String()),
@@ -139,7 +159,12 @@ func (e *signalExporter[T]) assemble(in *instance, wrapped wrappedExporter, push
 		},
 		tracer:    metadata.Tracer(e.set.TelemetrySettings),
 		logger:    e.set.Logger,
-		oversized: &occasional{interval: oversizedLogInterval},
+		status:    statusReporter(host),
+		ceiling:   &ceiling{},
+		isolation: newIsolation(cfg.Refusals, in.resolved.wrapped.id.Type().String()),
+		oversized: &occasional{interval: logInterval},
+		advised:   &occasional{interval: adviceInterval},
+		refusing:  &occasional{interval: logInterval},
 	}
 	set := queueSettingsOf(cfg)
 	mergeResources := false
@@ -148,13 +173,14 @@ func (e *signalExporter[T]) assemble(in *instance, wrapped wrappedExporter, push
 		s.set.dropOversized = b.Oversize == OversizeDrop
 	}
 	q := newQueue(set, e.signal.payload, e.signal.payload.NewMerger(mergeResources), s.work)
-	t, err := newTelemetry(e.set, e.signal.name, q.stats)
+	s.q = q
+	t, err := newTelemetry(e.set, e.signal.name, s.stats)
 	if err != nil {
 		return nil, err
 	}
-	s.q, s.telemetry = q, t
+	s.telemetry = t
 	e.logLimits(set)
-	return &parts[T]{instance: in, wrapped: wrapped, queue: q, telemetry: t}, nil
+	return &parts[T]{instance: in, wrapped: wrapped, queue: q, sender: s, telemetry: t}, nil
 }
 
 // logLimits says at start how much may be queued, and that a queue in requests
@@ -248,38 +274,61 @@ func (e *signalExporter[T]) Flush(ctx context.Context) error {
 // `drain_timeout` and ctx's deadline, and stops the wrapped exporter. The error
 // tells how many items were given up. It may be called twice, and without Start.
 func (e *signalExporter[T]) Shutdown(ctx context.Context) error {
-	var err error
-	e.stopped.Do(func() {
-		if p := e.running.Load(); p != nil {
-			err = e.stop(ctx, p)
-		}
-	})
-	return err
+	e.life.Lock()
+	defer e.life.Unlock()
+	p := e.running.Load()
+	if p == nil || e.life.stopped {
+		e.life.stopped = true
+		return nil
+	}
+	e.life.stopped = true
+	return e.stop(ctx, p)
 }
 
 func (e *signalExporter[T]) stop(ctx context.Context, p *parts[T]) error {
 	drain, spent := p.instance.drain(ctx)
-	covered := p.queue.stop()
 	p.instance.leave(p.queue)
-	p.instance.flushAll()
-	_ = awaitEpoch(drain, covered)
+	if drain.Err() == nil {
+		covered := p.queue.stop()
+		p.instance.flushAll()
+		_ = awaitEpoch(drain, covered)
+	}
 	left := p.queue.abandon()
-	last, cancel := context.WithDeadline(context.WithoutCancel(ctx), lastMoment(drain))
-	defer cancel()
-	err := errors.Join(e.reportLeft(p, left), p.queue.awaitWorkers(last), stopWrapped(last, p.wrapped))
+	p.sender.closeGiven()
+	errs := []error{e.reportLeft(p, left)}
+	errs = append(errs, e.stopCalls(ctx, drain, p)...)
 	spent()
 	p.telemetry.close()
 	e.instances.release(p.instance)
-	return err
+	return errors.Join(errs...)
 }
 
-// lastMoment is until when a stop waits for calls and for the wrapped exporter.
-func lastMoment(drain context.Context) time.Time {
-	d, _ := drain.Deadline()
-	if grace := time.Now().Add(stopGrace); grace.After(d) {
-		return grace
+// stopCalls waits for the calls into the wrapped exporter, which were cancelled,
+// and stops it.
+func (e *signalExporter[T]) stopCalls(ctx, drain context.Context, p *parts[T]) []error {
+	last, cancel := lastMoment(ctx, drain)
+	stuck := p.queue.awaitWorkers(last)
+	cancel()
+	last, cancel = lastMoment(ctx, drain)
+	defer cancel()
+	err := stopWrapped(last, p.wrapped)
+	if p.queue.workersEnded() {
+		stuck = nil // it let go of them when it was stopped
 	}
-	return d
+	return []error{stuck, err}
+}
+
+// lastMoment is until when a stop waits for the wrapped exporter: as long as it
+// may go on sending, and a short grace after that.
+func lastMoment(ctx, drain context.Context) (context.Context, context.CancelFunc) {
+	if drain.Err() == nil {
+		return context.WithCancel(drain)
+	}
+	grace := stopGrace
+	if _, ok := ctx.Deadline(); !ok && ctx.Err() == nil {
+		grace = stopGraceUnhurried
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), grace)
 }
 
 // reportLeft counts and logs what a stop gave up.
@@ -287,8 +336,8 @@ func (e *signalExporter[T]) reportLeft(p *parts[T], items int64) error {
 	if items == 0 {
 		return nil
 	}
-	err := fmt.Errorf("%d items of %s were not delivered before the stop and are dropped: raise `drain_timeout` to send more",
-		items, e.signal.name)
+	err := fmt.Errorf("%d items of %s were not delivered before the stop and are dropped: raise `drain_timeout` to send more: %w",
+		items, e.signal.name, errStopping)
 	p.telemetry.sendFailed(int(items), err)
 	p.telemetry.dropped(dropShutdown, int(items))
 	e.set.Logger.Error("Dropping data that was not delivered before the stop.",
@@ -305,5 +354,17 @@ func stopWrapped(ctx context.Context, wrapped component.Component) error {
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("the wrapped exporter has not stopped in time: %w", context.Cause(ctx))
+	}
+}
+
+// statusReporter tells the collector that the destination refuses the exporter,
+// which somebody has to mend, and when it no longer does.
+func statusReporter(host component.Host) func(error) {
+	return func(err error) {
+		if err == nil {
+			componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
+			return
+		}
+		componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 	}
 }

@@ -40,7 +40,7 @@ type fakeSignal struct{ payload.Signal[*load] }
 func (fakeSignal) Items(l *load) int                     { return len(l.ids) }
 func (fakeSignal) Bytes(l *load) int                     { return headerBytes + itemBytes*len(l.ids) }
 func (s fakeSignal) Cost(l *load, _ int) int             { return s.Bytes(l) }
-func (fakeSignal) Index(*load, bool, int) *payload.Index { return nil }
+func (fakeSignal) Index(*load, bool, int) *payload.Index { return &payload.Index{} }
 func (fakeSignal) IsReadOnly(l *load) bool               { return l.readOnly }
 func (fakeSignal) Clone(l *load) *load                   { return &load{ids: slices.Clone(l.ids)} }
 func (fakeSignal) NewMerger(bool) payload.Merger[*load]  { return fakeMerger{} }
@@ -64,14 +64,16 @@ func (partialError) Error() string { return "partial failure" }
 
 type fakeMerger struct{}
 
-func (fakeMerger) Begin() payload.Batch[*load] { return &fakeBatch{} }
+func (fakeMerger) Begin(bool) payload.Batch[*load] { return &fakeBatch{} }
 
 type fakeBatch struct {
 	load  load
 	saved int
+	order []payload.Run
 }
 
 func (b *fakeBatch) Add(l *load) {
+	b.order = append(b.order, payload.Run{Source: len(b.order), Items: len(l.ids)})
 	if b.load.ids != nil {
 		b.saved += headerBytes
 	}
@@ -79,6 +81,8 @@ func (b *fakeBatch) Add(l *load) {
 }
 func (b *fakeBatch) Saved() int  { return b.saved }
 func (b *fakeBatch) Data() *load { return &b.load }
+
+func (b *fakeBatch) Order() []payload.Run { return b.order }
 
 // numbers is a request with the items [first, first+n).
 func numbers(first, n int) *load {
@@ -160,10 +164,16 @@ func fakeSender(set queueSettings, retry configretry.BackOffConfig, p *pushes) *
 		set:       senderSettings[*load]{push: p.push, retry: retry},
 		tracer:    noop.NewTracerProvider().Tracer(""),
 		logger:    zap.NewNop(),
-		oversized: &occasional{interval: oversizedLogInterval},
+		status:    func(error) {},
+		ceiling:   &ceiling{},
+		isolation: &isolation{},
+		oversized: &occasional{interval: logInterval},
+		advised:   &occasional{interval: logInterval},
+		refusing:  &occasional{interval: logInterval},
 	}
+	s.set.maxShrinks = maxShrinks
 	s.q = newQueue(set, payload.Signal[*load](fakeSignal{}), payload.Merger[*load](fakeMerger{}), s.work)
-	t, err := newTelemetry(es, pipeline.SignalLogs, s.q.stats)
+	t, err := newTelemetry(es, pipeline.SignalLogs, s.stats)
 	if err != nil {
 		panic(err)
 	}

@@ -5,6 +5,7 @@ package batcherexporter
 
 import (
 	"context"
+	"slices"
 )
 
 // epoch counts the requests that were accepted between two flushes and are not
@@ -14,14 +15,15 @@ import (
 type epoch struct {
 	pending int
 	next    *epoch
+	dropped bool          // the queue was abandoned before all were settled
 	done    chan struct{} // closed when this and all earlier ones are settled
 }
 
 func newEpoch() *epoch { return &epoch{done: make(chan struct{})} }
 
 // flush makes all that is queued or in flight leave now, in capped batches, and
-// returns when that is settled, or with ctx's error when ctx ends first; the
-// data goes on leaving then. What is offered after the call neither delays it
+// returns when that is settled, with ctx's error when ctx ends first (the data
+// goes on leaving then), or with errStopping when a stop drops some of it. What is offered after the call neither delays it
 // nor leaves early because of it.
 func (q *queue[T]) flush(ctx context.Context) error {
 	q.mu.Lock()
@@ -43,6 +45,9 @@ func awaitEpoch(ctx context.Context, covered *epoch) error {
 	}
 	select {
 	case <-covered.done:
+		if covered.dropped {
+			return errStopping
+		}
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -97,18 +102,22 @@ func (q *queue[T]) stop() *epoch {
 // calls that are still in flight are ignored. It returns the number of items that
 // it gave up, and must be called once.
 func (q *queue[T]) abandon() int64 {
-	q.end()
+	// The attempts are cancelled after the account is closed: one that ended
+	// before would be settled, and be missing in what is given up.
+	defer q.end()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	left := q.mu.pending
 	q.mu.stopping, q.mu.abandoned = true, true
 	q.mu.dropped += q.mu.pending
 	q.mu.pending, q.mu.used = 0, 0
+	q.given = q.waitingLocked()
 	clear(q.mu.partitions)
 	clear(q.mu.active)
 	q.mu.due, q.mu.ready = ring[*partition[T]]{}, ring[*batch[T]]{}
 	q.mu.lingering.list, q.mu.backoff.list = nil, nil
 	for e := q.mu.oldest; e != nil; e = e.next {
+		e.dropped = e.pending > 0
 		e.pending = 0
 	}
 	q.sealLocked()
@@ -118,4 +127,13 @@ func (q *queue[T]) abandon() int64 {
 	q.parked.Broadcast()
 	q.endLocked()
 	return left
+}
+
+// waitingLocked returns the batches that wait for their next attempt.
+func (q *queue[T]) waitingLocked() []*batch[T] {
+	waiting := slices.Concat(q.mu.backoff.list, q.mu.ready.all())
+	for _, p := range q.mu.partitions {
+		waiting = append(waiting, p.kept...)
+	}
+	return waiting
 }

@@ -16,7 +16,7 @@ type ring[E any] struct {
 func (r *ring[E]) len() int { return len(r.list) - r.head }
 
 func (r *ring[E]) push(e E) {
-	if r.head > 0 && len(r.list) == cap(r.list) {
+	if r.head >= len(r.list)/2 && len(r.list) == cap(r.list) && r.head > 0 {
 		n := copy(r.list, r.list[r.head:])
 		clear(r.list[n:])
 		r.list, r.head = r.list[:n], 0

@@ -21,9 +21,9 @@ type occasional struct {
 	}
 }
 
-// now reports whether this event is let through, and how many were held back
+// allow reports whether this event is let through, and how many were held back
 // since the last one that was. It may be called concurrently.
-func (o *occasional) now() (ok bool, held int64) {
+func (o *occasional) allow() (ok bool, held int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := time.Now()

@@ -22,8 +22,14 @@ type partition[T any] struct {
 	deadline instant // when its oldest request has waited flush_timeout
 	position int     // in the heap of lingering partitions; -1 if not there
 
-	active  int // batches taken from it that are not settled
-	backoff int // those of them that wait out a backoff, or for a slot after it
+	active   int // batches taken from it that are not settled
+	backoff  int // those of them that wait out a backoff, or for a slot after it
+	stubborn int // those of these that have failed stubbornAfter times
+
+	// While the destination refuses what p sends, one batch asks again, and the
+	// others that were refused wait for its answer.
+	prober *batch[T]
+	kept   []*batch[T]
 }
 
 // front returns the first chunk that holds a request, or nil.
@@ -37,24 +43,27 @@ func (p *partition[T]) front() *chunk[T] {
 	return p.head
 }
 
-// push appends a request. It uses spare if it needs another chunk and reports
-// whether it did.
-func (p *partition[T]) push(e entry[T], now *epoch, spare *chunk[T]) (used bool) {
-	if c := p.tail; c == nil || c.to == chunkEntries || c.epoch != now {
-		spare.epoch = now
-		if c == nil {
-			p.head = spare
-		} else {
-			c.next = spare
-		}
-		p.tail, used = spare, true
-	}
+// idle says whether p neither holds nor sends anything.
+func (p *partition[T]) idle() bool { return p.held.requests == 0 && p.active == 0 }
+
+// push appends a request, for which the last chunk must have room.
+func (p *partition[T]) push(e entry[T]) {
 	p.tail.push(e)
 	p.held.add(e.totals())
-	return used
 }
 
-// needsChunk says whether the next push starts a chunk.
+// extend appends an empty chunk.
+func (p *partition[T]) extend(c *chunk[T], now *epoch) {
+	c.epoch = now
+	if p.tail == nil {
+		p.head = c
+	} else {
+		p.tail.next = c
+	}
+	p.tail = c
+}
+
+// needsChunk says whether the last chunk has no room for a request of now.
 func (p *partition[T]) needsChunk(now *epoch) bool {
 	return p.tail == nil || p.tail.to == chunkEntries || p.tail.epoch != now
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,15 @@ var errStopping = errors.New("the exporter is stopping")
 
 // instant is a moment, in nanoseconds since the queue was made.
 type instant int64
+
+// after returns the moment d later. A backend may ask for a delay of centuries,
+// which must not come round to the past.
+func (t instant) after(d time.Duration) instant {
+	if d > time.Duration(math.MaxInt64-int64(t)) {
+		return math.MaxInt64
+	}
+	return t + instant(max(d, 0))
+}
 
 // unit is what a size counts.
 type unit uint8
@@ -66,7 +76,8 @@ type queueSettings struct {
 // before anyone can send them, which is memory without a bound while the backend
 // is slow, and it needs a goroutine and a timer per partition.
 //
-// Lock order: nothing is called under the queue's mutex that takes another lock.
+// Lock order: nothing is called under the queue's mutex that takes another lock,
+// but for the pools of pdata, where those are on.
 type queue[T any] struct {
 	// Fixed after construction.
 	set    queueSettings
@@ -96,6 +107,7 @@ type queue[T any] struct {
 		ready      ring[*batch[T]]          // batches whose backoff is over
 		backoff    deadlines[*batch[T]]     // batches that wait
 		active     map[*batch[T]]struct{}   // batches that are not settled
+		waiting    int                      // those of them that wait for their next attempt
 
 		running  int // workers, the parked ones included
 		parked   int // workers that wait for work; every other one has a slot
@@ -112,6 +124,9 @@ type queue[T any] struct {
 		abandoned bool
 	}
 	parked sync.Cond // on mu: workers wait for work
+
+	// Set by abandon, then its caller's: batches that no worker will see again.
+	given []*batch[T]
 
 	spare atomic.Pointer[chunk[T]] // atomic, so that it is refilled without the lock
 }
@@ -172,7 +187,7 @@ func (q *queue[T]) offer(ctx context.Context, data T) (*settlement[T], error) {
 	return nil, nil
 }
 
-// indexAbove is the number of items from which a request brings its index of
+// indexAbove is the number of items above which a request brings its index of
 // sizes with it. Smaller ones are sized under the lock, and only if they become
 // the boundary of a batch, which is cheaper than an index for each.
 const indexAbove = 64
@@ -181,7 +196,7 @@ const indexAbove = 64
 func (q *queue[T]) measure(e *entry[T]) {
 	bounded := q.set.batch.countsBytes()
 	if bounded {
-		e.cost = q.signal.Cost(e.data, int(q.set.batch.maxBytes))
+		e.cost = q.signal.Cost(e.data, toInt(q.set.batch.maxBytes))
 	}
 	switch q.set.unit {
 	case unitRequests:
@@ -197,7 +212,7 @@ func (q *queue[T]) measure(e *entry[T]) {
 	}
 	e.rare = &settlement[T]{data: e.data, ctx: e.ctx, items: e.items, size: e.size}
 	if cut {
-		e.rare.sizes = q.signal.Index(e.data, true, int(q.set.batch.maxBytes))
+		e.rare.sizes = q.signal.Index(e.data, true, toInt(q.set.batch.maxBytes))
 	}
 	if q.set.waitForResult {
 		e.rare.done = make(chan struct{})
@@ -259,6 +274,8 @@ func (q *queue[T]) waitForRoom(ctx context.Context, w *waiter, e entry[T]) error
 		}
 		return fmt.Errorf("%w: gave up waiting for room for %d %s: %w",
 			exporterhelper.ErrQueueIsFull, e.size, q.set.unit, context.Cause(ctx))
+	case q.mu.abandoned:
+		return errStopping
 	case q.mu.stopping:
 		q.mu.used -= e.size
 		return errStopping
@@ -273,6 +290,7 @@ func (q *queue[T]) await(ctx context.Context, s *settlement[T]) error {
 	select {
 	case <-s.done:
 	case <-ctx.Done():
+		s.gone.Store(true)
 		return ctx.Err()
 	case <-q.life.Done():
 		select {
@@ -281,8 +299,6 @@ func (q *queue[T]) await(ctx context.Context, s *settlement[T]) error {
 			return errStopping
 		}
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	return s.err
 }
 
@@ -298,13 +314,14 @@ func (q *queue[T]) appendLocked(e entry[T]) {
 	q.mu.accepted += int64(e.items)
 	q.mu.pending += int64(e.items)
 	p := q.partitionLocked("")
-	var spare *chunk[T]
 	if p.needsChunk(ep) {
-		if spare = q.spare.Swap(nil); spare == nil {
-			spare = new(chunk[T])
+		c := q.spare.Swap(nil)
+		if c == nil {
+			c = new(chunk[T])
 		}
+		p.extend(c, ep)
 	}
-	p.push(e, ep, spare)
+	p.push(e)
 	switch {
 	case p.due:
 		return
@@ -345,37 +362,35 @@ func (q *queue[T]) grantLocked() {
 	}
 }
 
-// outcome is what became of a batch. All its items share the error.
-type outcome struct {
-	sent    int // items that the wrapped exporter took
-	dropped int // items that it did not, and will not be offered again
-	err     error
-}
-
 // settle gives every request of b its outcome and its capacity back, under one
-// acquisition of the lock. It reports false if b was settled already: the queue
-// was abandoned while b was in flight.
+// acquisition of the lock. It reports false if the queue was abandoned while b
+// was in flight, which settled it.
 func (q *queue[T]) settle(b *batch[T], o outcome) bool {
+	if b.content.kept {
+		defer q.signal.Unref(b.content.keeps)
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if _, ok := q.mu.active[b]; !ok {
 		return false
 	}
 	delete(q.mu.active, b)
+	dropped := o.dropped()
 	q.mu.sent += int64(o.sent)
-	q.mu.dropped += int64(o.dropped)
-	q.mu.pending -= int64(o.sent + o.dropped)
+	q.mu.dropped += int64(dropped)
+	q.mu.pending -= int64(o.sent + dropped)
 	q.mu.used -= b.held.size
 	b.epoch.pending -= b.held.requests
-	for _, s := range b.waiting {
-		s.err = o.err
-		close(s.done)
+	for _, w := range b.waiting {
+		w.of.err = o.errOf(w.source)
+		close(w.of.done)
 	}
 	for _, p := range b.pieces {
-		q.settlePieceLocked(p, o.err)
+		q.settlePieceLocked(p, o.errOf(p.source))
 	}
 	p := b.part
 	p.active--
+	b.recovered = q.answeredLocked(b, o.sent > 0)
 	q.retireLocked(p)
 	q.resumeLocked(p)
 	q.sealLocked()
@@ -383,14 +398,34 @@ func (q *queue[T]) settle(b *batch[T], o outcome) bool {
 	return true
 }
 
+// callersGone says whether every caller that waited for b has given up, so that
+// nobody would learn of its outcome. It is false where nobody waits.
+func (q *queue[T]) callersGone(b *batch[T]) bool {
+	if !q.set.waitForResult || b.content.sources == 0 {
+		return false
+	}
+	for _, w := range b.waiting {
+		if !w.of.gone.Load() {
+			return false
+		}
+	}
+	for _, p := range b.pieces {
+		if !p.of.gone.Load() {
+			return false
+		}
+	}
+	return true
+}
+
 // settlePieceLocked gives a piece its outcome, and its request if it is the last.
 func (q *queue[T]) settlePieceLocked(p piece[T], err error) {
 	s := p.of
 	s.settled += p.to - p.from
-	s.err = errors.Join(s.err, err)
+	s.errs.add(err)
 	if s.settled < s.items {
 		return
 	}
+	s.err, s.errs = s.errs.join(), errorSet{}
 	q.mu.used -= s.size
 	s.epoch.pending--
 	if s.done != nil {
@@ -401,9 +436,11 @@ func (q *queue[T]) settlePieceLocked(p piece[T], err error) {
 	}
 }
 
-// retireLocked forgets p if it neither holds nor sends anything.
+// retireLocked forgets p if it neither holds nor sends anything. The partition
+// without a key stays: where there is only that, it would come and go with every
+// batch, at the cost of a chunk each time.
 func (q *queue[T]) retireLocked(p *partition[T]) {
-	if p.held.requests == 0 && p.active == 0 && !p.due {
+	if p.key != "" && p.idle() {
 		delete(q.mu.partitions, p.key)
 	}
 }
@@ -412,16 +449,14 @@ func (q *queue[T]) retireLocked(p *partition[T]) {
 func (q *queue[T]) stats() queueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := queueStats{
-		Size:           q.mu.used,
-		Capacity:       q.set.capacity,
-		Accepted:       q.mu.accepted,
-		Partitions:     int64(len(q.mu.partitions)),
-		BackoffBatches: int64(q.mu.backoff.Len() + q.mu.ready.len()),
-	}
+	s := queueStats{Size: q.mu.used, Capacity: q.set.capacity, Accepted: q.mu.accepted}
 	oldest := q.now()
 	now := oldest
 	for _, p := range q.mu.partitions {
+		if !p.idle() {
+			s.Partitions++
+		}
+		s.BackoffBatches += int64(p.backoff)
 		if c := p.front(); c != nil {
 			oldest = min(oldest, c.entries[c.from].at)
 		}

@@ -153,7 +153,9 @@ func (m *queueModel) drain(rt *rapid.T) {
 	m.check(rt)
 	require.Empty(rt, m.queued)
 	require.Zero(rt, m.q.mu.used)
-	require.Empty(rt, m.q.mu.partitions)
+	for _, p := range m.q.mu.partitions {
+		require.True(rt, p.idle())
+	}
 	require.Nil(rt, m.q.mu.lastSealed)
 	require.Equal(rt, m.q.mu.oldest, m.q.mu.current)
 	require.Zero(rt, m.q.mu.current.pending)

@@ -28,16 +28,29 @@ func (q *queue[T]) dueLocked(p *partition[T], now instant) (trigger, bool) {
 	switch {
 	case c == nil:
 		return 0, false
+	case c.epoch != q.mu.current:
+		return q.dueBySealLocked(c), true
 	case q.set.batch.full(p.held):
 		return triggerSize, true
-	case q.mu.stopping:
-		return triggerShutdown, true
-	case c.epoch != q.mu.current:
-		return triggerFlush, true
-	case c.entries[c.from].at+instant(q.set.batch.flushTimeout) <= now:
+	case c.entries[c.from].at.after(q.set.batch.flushTimeout) <= now:
 		return triggerTimeout, true
 	}
 	return 0, false
+}
+
+// dueBySealLocked says what makes a partition due that begins with c, which a
+// flush or a stop covers: the size, if what is covered is a full batch.
+func (q *queue[T]) dueBySealLocked(c *chunk[T]) trigger {
+	var covered totals
+	for ep := c.epoch; c != nil && c.epoch == ep; c = c.next {
+		if covered.add(c.held); q.set.batch.full(covered) {
+			return triggerSize
+		}
+	}
+	if q.mu.stopping {
+		return triggerShutdown
+	}
+	return triggerFlush
 }
 
 // makeDueLocked gives p its turn, unless its backoffs hold it back.
@@ -49,11 +62,9 @@ func (q *queue[T]) makeDueLocked(p *partition[T], why trigger) {
 	q.resumeLocked(p)
 }
 
-// resumeLocked puts p into the ring if it is due and may be pulled from. A
-// partition with as many batches in backoff as there are slots is held back:
-// what waits behind them would only fail as well, out of order.
+// resumeLocked puts p into the ring if it is due and not held back.
 func (q *queue[T]) resumeLocked(p *partition[T]) {
-	if p.due && !p.inTurn && p.backoff < q.set.slots {
+	if p.due && !p.inTurn && !q.heldBackLocked(p) {
 		p.inTurn = true
 		q.mu.due.push(p)
 	}
@@ -78,7 +89,7 @@ func (q *queue[T]) placeLocked(p *partition[T]) {
 // lingerLocked makes p wait for more, until its oldest request, accepted at `at`,
 // has waited flush_timeout.
 func (q *queue[T]) lingerLocked(p *partition[T], at instant) {
-	p.deadline = at + instant(q.set.batch.flushTimeout)
+	p.deadline = at.after(q.set.batch.flushTimeout)
 	if p.position >= 0 {
 		q.mu.lingering.fix(p.position)
 	} else {
@@ -94,8 +105,10 @@ func (q *queue[T]) relieveLocked(slotFree bool) bool {
 	if !slotFree || q.mu.lingering.Len() == 0 {
 		return false
 	}
-	left := q.set.capacity - q.mu.used
-	need := max(q.set.capacity/pressureRoom, q.mu.recent.max()) - left
+	need := max(share(q.set.capacity, pressureRoom), q.mu.recent.max()) - (q.set.capacity - q.mu.used)
+	if w := q.mu.waiters.first(); w != nil {
+		need = max(need, q.mu.used+w.size-q.set.capacity)
+	}
 	if need <= 0 {
 		return false
 	}
@@ -107,7 +120,7 @@ func (q *queue[T]) relieveLocked(slotFree bool) bool {
 	made := false
 	for need > 0 && q.mu.lingering.Len() > 0 {
 		p := q.mu.lingering.first()
-		if p.held.size < q.set.capacity/pressureHeld && len(q.mu.active) > 0 {
+		if p.held.size < share(q.set.capacity, pressureHeld) && len(q.mu.active) > q.mu.waiting {
 			break
 		}
 		need -= p.held.size
@@ -117,8 +130,13 @@ func (q *queue[T]) relieveLocked(slotFree bool) bool {
 	return made
 }
 
+// share is 1/n of a capacity, rounded up.
+func share(capacity, n int64) int64 { return capacity/n + min(capacity%n, 1) }
+
 // slotFreeLocked says whether another call into the wrapped exporter may run.
-func (q *queue[T]) slotFreeLocked() bool { return q.mu.running-q.mu.parked < q.set.slots }
+func (q *queue[T]) slotFreeLocked() bool {
+	return q.mu.running-(q.mu.parked-q.mu.signaled) < q.set.slots
+}
 
 // wakeLocked finds a worker for what has become due. One is enough: a worker that
 // leaves something due behind wakes the next.
@@ -189,6 +207,10 @@ func (q *queue[T]) readyLocked() *batch[T] {
 	}
 	b := q.mu.ready.pop()
 	b.part.backoff--
+	q.mu.waiting--
+	if b.failures >= stubbornAfter {
+		b.part.stubborn--
+	}
 	q.resumeLocked(b.part)
 	return b
 }
@@ -198,36 +220,17 @@ func (q *queue[T]) pullLocked(b *batch[T]) *batch[T] {
 	for q.mu.due.len() > 0 {
 		p := q.mu.due.pop()
 		p.inTurn = false
-		if p.backoff >= q.set.slots || !p.due {
+		if q.heldBackLocked(p) || !p.due {
 			continue
 		}
 		b.trigger, b.position = p.trigger, -1
 		q.takeLocked(p, b)
 		q.placeLocked(p)
-		if b.items == 0 { // a refill came first
-			q.retireLocked(p)
-			continue
-		}
 		p.active++
 		q.mu.active[b] = struct{}{}
 		return b
 	}
 	return nil
-}
-
-// delay makes b wait out a backoff of d, without a slot. It reports false if the
-// queue was abandoned; the batch is lost then.
-func (q *queue[T]) delay(b *batch[T], d time.Duration) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.mu.abandoned {
-		return false
-	}
-	b.retryAt = q.now() + instant(max(d, 0))
-	b.part.backoff++
-	q.mu.backoff.insert(b)
-	q.armLocked(b.retryAt)
-	return true
 }
 
 // armLocked makes the timer fire at `at` or before. It is not moved to later: it
@@ -279,7 +282,20 @@ func (q *queue[T]) awaitWorkers(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
+	if q.workersEnded() {
+		return nil
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return fmt.Errorf("%d calls into the wrapped exporter ignore that they were cancelled and still run", q.mu.running)
+}
+
+// workersEnded says whether the workers of an abandoned queue have ended.
+func (q *queue[T]) workersEnded() bool {
+	select {
+	case <-q.ended:
+		return true
+	default:
+		return false
+	}
 }

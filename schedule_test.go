@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/config/configretry"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
 )
 
 var steadyRetry = configretry.BackOffConfig{
@@ -113,7 +114,7 @@ func TestRetryIsNotStarvedByPulls(t *testing.T) {
 		p.answer = func(_ context.Context, _ int, ids []int) error {
 			time.Sleep(100 * time.Millisecond)
 			if ids[0] == 0 && time.Since(began) < 500*time.Millisecond {
-				return errors.New("away")
+				return exporterhelper.NewThrottleRetry(errors.New("busy"), time.Second)
 			}
 			if ids[0] == 0 {
 				retried = time.Since(began)

@@ -5,13 +5,11 @@ package batcherexporter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v7"
 	"go.opentelemetry.io/collector/config/configretry"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -26,6 +24,7 @@ type senderSettings[T any] struct {
 	mutates       bool                           // the wrapped exporter changes what it gets
 	direct        bool                           // no queue: a call ends with its caller
 	dropOversized bool
+	maxShrinks    int           // refusals for size that one batch may cost
 	timeout       time.Duration // of one attempt; 0: the wrapped exporter's own
 	retry         configretry.BackOffConfig
 	spanName      string
@@ -33,7 +32,11 @@ type senderSettings[T any] struct {
 }
 
 // sender takes batches from the queue, one per worker and slot, and brings each
-// to its outcome: attempts, backoff between them, and what is told to whom.
+// to its outcome: attempts, backoff between them, halving of what the backend
+// refuses, and what is told to whom.
+//
+// A batch is a list of parts, at first one. Each part gets an outcome; a slot is
+// held through the halving of one batch, and given back for a backoff.
 //
 // exporterhelper's chain of senders was the simpler design. It parks a goroutine
 // and a slot with each batch in backoff, and knows one outcome per call.
@@ -44,17 +47,30 @@ type sender[T any] struct {
 	telemetry *telemetry
 	tracer    trace.Tracer
 	logger    *zap.Logger
-	oversized *occasional
+	status    func(error) // reports that the destination refuses, or with nil that it does no longer
+	ceiling   *ceiling
+	isolation *isolation
+	oversized *occasional // log lines about oversized items
+	advised   *occasional // log lines about the ceiling
+	refusing  *occasional // log lines about a destination that refuses
 }
 
 // retries is the state of a batch that is being sent.
 type retries struct {
-	left    bool // the first attempt has begun
+	left    bool // the batch was reported to have left
+	bytes   int  // of the whole batch; 0 if nobody asks
 	began   time.Time
 	backoff backoff.ExponentialBackOff
 	span    trace.Span
 	ctx     context.Context // of the attempts, without their timeout
-	passed  int             // items that earlier attempts delivered
+	next    time.Duration   // the backoff that follows, once one is due
+}
+
+// stats is a snapshot of the queue, with what the sender has learned.
+func (s *sender[T]) stats() queueStats {
+	st := s.q.stats()
+	st.SizeCeiling = int64(s.ceiling.limit())
+	return st
 }
 
 // work runs batches until the queue has no more for this worker.
@@ -70,47 +86,80 @@ func (s *sender[T]) work() {
 		}
 		if b == fresh {
 			fresh = nil
+			s.q.form(b)
+			s.begin(b)
 		}
 		s.send(b)
 	}
 }
 
-// send makes one attempt with b and draws the consequence.
+// send works off the parts of b until all have an outcome, or the rest has to
+// wait.
 func (s *sender[T]) send(b *batch[T]) {
-	if !b.retries.left {
-		s.q.form(b)
-		if s.refusesOversized(b) {
+	for len(b.work.todo) > 0 {
+		if reason, err := s.pointless(b); err != nil {
+			b.work.loseAll(reason, err)
+			break
+		}
+		p := b.work.next()
+		if s.divides(b, &p) || s.refusesOversized(b, &p) {
+			continue
+		}
+		s.reportLeaving(b)
+		p.whole(s.q.signal)
+		err, cancelled := s.attempt(b, &p)
+		if err == nil {
+			s.passed(b, &p)
+			continue
+		}
+		if wait, v := s.failed(b, &p, err, cancelled); wait > 0 && s.wait(b, wait, v, err) {
 			return
 		}
-		s.begin(b)
 	}
-	err, cancelled := s.attempt(b)
-	if err == nil {
-		s.finish(b, outcome{sent: b.items}, "")
-		return
-	}
-	s.failed(b, err, cancelled)
+	s.finish(b)
 }
 
-// begin reports that b leaves the queue and prepares its attempts.
+// pointless says why no attempt with b should begin: the queue was abandoned, and
+// what is sent now would be counted twice; or nobody would learn of it.
+func (s *sender[T]) pointless(b *batch[T]) (dropReason, error) {
+	switch {
+	case s.q.life.Err() != nil:
+		return dropShutdown, errStopping
+	case s.set.direct && b.content.ctx.Err() != nil:
+		return dropRetriesExhausted, fmt.Errorf("%w: %w", errCallersGone, b.content.ctx.Err())
+	case s.q.callersGone(b):
+		return dropRetriesExhausted, errCallersGone
+	}
+	return "", nil
+}
+
+// begin prepares the attempts with b.
 func (s *sender[T]) begin(b *batch[T]) {
 	r := &b.retries
-	r.left, r.began = true, time.Now()
+	r.began = time.Now()
 	r.backoff = backoff.ExponentialBackOff{
 		InitialInterval:     s.set.retry.InitialInterval,
 		RandomizationFactor: s.set.retry.RandomizationFactor,
 		Multiplier:          s.set.retry.Multiplier,
 		MaxInterval:         s.set.retry.MaxInterval,
 	}
-	bytes := 0
 	if s.telemetry.measuresBytes() {
-		bytes = s.q.signal.Bytes(b.content.data)
+		r.bytes = s.q.signal.Bytes(b.content.data)
 	}
-	s.telemetry.batchLeft(b.trigger, b.items, bytes)
-	s.telemetry.waited(time.Duration(s.q.now() - b.oldest))
 	s.telemetry.sendStarted()
 	r.ctx, r.span = s.tracer.Start(s.contextOf(b), s.set.spanName,
 		trace.WithAttributes(s.set.spanAttrs...), trace.WithLinks(b.content.links...))
+	b.work.first(part[T]{data: b.content.data, items: b.items, place: span{0, b.items}})
+}
+
+// reportLeaving tells once that b leaves the queue.
+func (s *sender[T]) reportLeaving(b *batch[T]) {
+	if b.retries.left {
+		return
+	}
+	b.retries.left = true
+	s.telemetry.batchLeft(b.trigger, b.items, b.retries.bytes)
+	s.telemetry.waited(time.Duration(s.q.now() - b.oldest))
 }
 
 // contextOf is the context of b's attempts. It carries the values of the only
@@ -140,7 +189,7 @@ func (c lasting) Value(key any) any {
 
 // attempt calls the wrapped exporter once. cancelled says that the attempt's
 // context had ended by the time it returned.
-func (s *sender[T]) attempt(b *batch[T]) (err error, cancelled bool) { //nolint:revive // the error is the result, the flag qualifies it
+func (s *sender[T]) attempt(b *batch[T], p *part[T]) (err error, cancelled bool) { //nolint:revive // the error is the result, the flag qualifies it
 	ctx := b.retries.ctx
 	if s.set.timeout > 0 {
 		var cancel context.CancelFunc
@@ -153,131 +202,187 @@ func (s *sender[T]) attempt(b *batch[T]) (err error, cancelled bool) { //nolint:
 		defer cancel()
 		defer context.AfterFunc(b.content.ctx, cancel)()
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx), true // the queue was abandoned: what is sent now would be counted twice
+	data := p.data
+	if s.set.mutates && (s.set.retry.Enabled || p.items > 1 || s.q.signal.IsReadOnly(data)) {
+		data = s.q.signal.Clone(data) // the same may have to be sent again, whole or in parts
 	}
-	data := b.content.data
-	if s.set.mutates && (s.set.retry.Enabled || s.q.signal.IsReadOnly(data)) {
-		data = s.q.signal.Clone(data)
+	if b.work.search.calls > 0 {
+		b.work.search.calls++
 	}
 	err = s.set.push(ctx, data)
 	return err, ctx.Err() != nil
 }
 
-// failed decides what follows on a failed attempt: a backoff, or the end.
-func (s *sender[T]) failed(b *batch[T], err error, cancelled bool) {
-	v := settle.Of(err, cancelled)
+// passed accounts for a part that the wrapped exporter took.
+func (s *sender[T]) passed(b *batch[T], p *part[T]) {
+	w := &b.work
+	w.sent += p.items
+	if p.depth > 0 {
+		w.search.saved += p.items
+	}
+	if p.items > 1 && s.ceiling.learns() {
+		s.ceiling.pass(s.q.signal.Bytes(p.data))
+	}
+	p.data = *new(T)
+}
+
+// failed draws the consequence of a failed attempt with p: what is left of it
+// goes back to b's parts or is lost. A wait above 0 says that the rest of b has to wait that long.
+func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (wait time.Duration, v settle.Verdict) {
+	v = settle.Of(err, cancelled)
+	if v.Class == settle.Unknown {
+		err = settle.NotPermanent(err)
+	}
 	s.telemetry.attemptFailed(string(v.Class))
-	if v.Final() {
-		s.giveUp(b, dropPermanent, fmt.Errorf("not retryable error: %w", err))
-		return
-	}
-	s.keepRemainder(b, err)
-	r := &b.retries
-	switch d := max(r.backoff.NextBackOff(), v.Delay); {
-	case s.q.life.Err() != nil:
-		s.giveUp(b, dropShutdown, fmt.Errorf("the exporter has stopped: %w", err))
-	case !s.set.retry.Enabled:
-		s.giveUp(b, dropRetriesExhausted, err)
-	case s.set.direct && b.content.ctx.Err() != nil:
-		s.giveUp(b, dropRetriesExhausted, fmt.Errorf("request is cancelled or timed out: %w", err))
-	case s.set.retry.MaxElapsedTime > 0 && time.Since(r.began)+d > s.set.retry.MaxElapsedTime:
-		s.giveUp(b, dropRetriesExhausted, fmt.Errorf("no more retries left: %w", err))
+	w := &b.work
+	s.keepRemainder(b, p, err)
+	switch {
+	case v.Class == settle.TooLarge:
+		s.tooLarge(b, p, v, err)
+	case v.Class == settle.Refused:
+		s.refused(b, p, v, err)
+	case !v.Retry():
+		w.lose(p, dropPermanent, fmt.Errorf("not retryable error: %w", err))
 	default:
-		s.retryAfter(b, d, err)
+		reason, final := s.exhausted(b, v, err)
+		if final == nil {
+			w.first(*p)
+			return max(b.retries.next, 1), v
+		}
+		w.lose(p, reason, final)
+		if s.set.retry.Enabled {
+			w.loseAll(reason, final)
+		}
 	}
+	return 0, v
 }
 
-// keepRemainder reduces b to what the wrapped exporter reports as not delivered,
-// if it reports that.
-func (s *sender[T]) keepRemainder(b *batch[T], err error) {
-	rest, ok := s.q.signal.Remainder(err)
-	if !ok {
+// keepRemainder reduces p to what the wrapped exporter reports as not delivered,
+// if it reports that. Of several errors at once each must say what it is about,
+// or all of p has to be sent again; what is refused for good is lost.
+func (s *sender[T]) keepRemainder(b *batch[T], p *part[T], err error) {
+	branches := settle.Branches(err)
+	rests := make([]T, len(branches))
+	left := 0
+	for i, e := range branches {
+		rest, ok := s.q.signal.Remainder(e)
+		if !ok {
+			return
+		}
+		rests[i] = rest
+		left += s.q.signal.Items(rest)
+	}
+	if left == 0 || left > p.items {
+		return // not a part of what was sent
+	}
+	b.work.sent += p.items - left
+	p.items = left
+	if len(rests) == 1 {
+		p.data = rests[0]
 		return
 	}
-	left := s.q.signal.Items(rest)
-	if left == 0 || left > b.items-b.retries.passed {
-		return // not a part of this batch: send all of it again
+	again := s.q.merger.Begin(false)
+	for i, e := range branches {
+		if n := s.q.signal.Items(rests[i]); settle.Of(e, false).Class == settle.Permanent {
+			b.work.lose(&part[T]{items: n, place: p.place}, dropPermanent, e)
+			p.items -= n
+		} else {
+			again.Add(rests[i])
+		}
 	}
-	b.retries.passed = b.items - left
-	b.content.data = rest
+	if p.items == 0 {
+		p.items, b.work.lost = left, b.work.lost[:len(b.work.lost)-len(branches)]
+		return // all of them are final: the caller of this loses p as a whole
+	}
+	p.data = again.Data()
 }
 
-// retryAfter lets b wait for its next attempt.
-func (s *sender[T]) retryAfter(b *batch[T], d time.Duration, err error) {
+// exhausted decides whether b may be tried again, and sets when. Otherwise the
+// error says why not.
+func (s *sender[T]) exhausted(b *batch[T], v settle.Verdict, err error) (dropReason, error) {
+	r := &b.retries
+	r.next = max(r.backoff.NextBackOff(), v.Delay)
+	deadline, limited := s.callerDeadline(b)
+	switch limit := s.set.retry.MaxElapsedTime; {
+	case s.q.life.Err() != nil:
+		return dropShutdown, fmt.Errorf("%w: %w", errStopping, err)
+	case !s.set.retry.Enabled:
+		return dropRetriesExhausted, err
+	case limited && time.Until(deadline) < r.next:
+		return dropRetriesExhausted, fmt.Errorf("%w before the next attempt: %w", context.DeadlineExceeded, err)
+	case limit > 0 && r.next > limit-time.Since(r.began):
+		return dropRetriesExhausted, fmt.Errorf("no more retries left: %w", err)
+	}
+	return "", nil
+}
+
+// callerDeadline is when the caller of a batch ends that has no queue.
+func (s *sender[T]) callerDeadline(b *batch[T]) (time.Time, bool) {
+	if !s.set.direct {
+		return time.Time{}, false
+	}
+	return b.content.ctx.Deadline()
+}
+
+// wait lets b wait for its next attempt. It reports false if the queue was
+// abandoned, and then b has lost what was left.
+func (s *sender[T]) wait(b *batch[T], d time.Duration, v settle.Verdict, err error) bool {
 	s.logger.Info("Exporting failed. Will retry the batch after interval.",
-		zap.Error(err), zap.Duration("interval", d), zap.Int("items", b.items-b.retries.passed))
+		zap.Error(err), zap.Duration("interval", d), zap.Int("items", b.items-b.work.sent))
 	b.retries.span.AddEvent("Exporting failed. Will retry the batch after interval.",
 		trace.WithAttributes(attribute.String("interval", d.String()), attribute.String("error", err.Error())))
-	if !s.q.delay(b, d) {
-		s.giveUp(b, dropShutdown, fmt.Errorf("the exporter has stopped: %w", err))
+	if v.Class == settle.Destination {
+		s.destinationRefuses(err)
 	}
-}
-
-// giveUp drops what is left of b.
-func (s *sender[T]) giveUp(b *batch[T], why dropReason, err error) {
-	s.finish(b, outcome{sent: b.retries.passed, dropped: b.items - b.retries.passed, err: err}, why)
+	if s.q.delay(b, delay{d, v.Delay, v.Class == settle.Destination}) {
+		return true
+	}
+	b.work.loseAll(dropShutdown, fmt.Errorf("%w: %w", errStopping, err))
+	return false
 }
 
 // finish settles b and reports its outcome, unless the queue was abandoned, which
 // reported all that was pending itself.
-func (s *sender[T]) finish(b *batch[T], o outcome, why dropReason) {
-	s.endSpan(b, o)
+func (s *sender[T]) finish(b *batch[T]) {
+	w := &b.work
+	if w.search.calls > 0 && w.search.saved == 0 {
+		s.isolation.pause()
+	}
+	o := outcome{sent: w.sent, lost: w.lost, order: b.content.order}
+	s.endSpan(b, &o)
 	s.telemetry.sendEnded()
 	if !s.q.settle(b, o) {
 		return
 	}
+	if b.recovered {
+		s.destinationAccepts()
+	}
 	if o.sent > 0 {
 		s.telemetry.sent(o.sent)
 	}
-	if o.dropped == 0 {
-		return
+	for reason, l := range o.byReason() {
+		s.telemetry.sendFailed(l.items, l.err)
+		s.telemetry.dropped(reason, l.items)
+		s.logger.Error("Dropping data that was accepted.", zap.Error(l.err),
+			zap.String("reason", string(reason)), zap.Int("dropped_items", l.items))
 	}
-	s.telemetry.sendFailed(o.dropped, o.err)
-	s.telemetry.dropped(why, o.dropped)
-	s.logger.Error("Dropping data that was accepted.", zap.Error(o.err),
-		zap.String("reason", string(why)), zap.Int("dropped_items", o.dropped))
 }
 
-func (s *sender[T]) endSpan(b *batch[T], o outcome) {
+func (s *sender[T]) endSpan(b *batch[T], o *outcome) {
 	span := b.retries.span
-	if span == nil {
-		return
-	}
 	if span.IsRecording() {
-		span.SetAttributes(attribute.Int("items.sent", o.sent), attribute.Int("items.failed", o.dropped))
-		if o.err != nil {
-			span.SetStatus(codes.Error, o.err.Error())
+		span.SetAttributes(attribute.Int("items.sent", o.sent), attribute.Int("items.failed", o.dropped()))
+		if err := o.err(); err != nil {
+			span.SetStatus(codes.Error, err.Error())
 		}
 	}
 	span.End()
 }
 
-// errTooLarge is what a caller gets whose item was dropped for its size.
-var errTooLarge = errors.New("the item is larger than a batch may be")
-
-// refusesOversized handles a batch of one item that is above the byte bound. It
-// reports true if the item was dropped, as `oversize: drop` asks.
-func (s *sender[T]) refusesOversized(b *batch[T]) bool {
-	limit := int(s.q.set.batch.maxBytes)
-	if limit == 0 || b.items != 1 || b.cost <= limit {
-		return false
+// closeGiven ends the reports of the batches that an abandoned queue gave up.
+func (s *sender[T]) closeGiven() {
+	for _, b := range s.q.given {
+		s.endSpan(b, &outcome{sent: b.work.sent})
+		s.telemetry.sendEnded()
 	}
-	size := s.q.signal.Bytes(b.content.data)
-	if size <= limit {
-		return false
-	}
-	if log, left := s.oversized.now(); log {
-		s.logger.Warn("An item is larger than a batch may be.",
-			zap.Int("item_bytes", size), zap.Int("limit_bytes", limit),
-			zap.Bool("dropped", s.set.dropOversized), zap.Int64("not_logged_since", left))
-	}
-	if !s.set.dropOversized {
-		return false
-	}
-	err := consumererror.NewPermanent(fmt.Errorf("%w: %d bytes, the limit is %d", errTooLarge, size, limit))
-	b.retries.left = true
-	s.telemetry.sendStarted()
-	s.finish(b, outcome{dropped: 1, err: err}, dropTooLarge)
-	return true
 }

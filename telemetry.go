@@ -55,9 +55,18 @@ type dropReason string
 
 const (
 	dropTooLarge         dropReason = "too_large"
+	dropRefused          dropReason = "refused"
 	dropRetriesExhausted dropReason = "retries_exhausted"
 	dropShutdown         dropReason = "shutdown"
 	dropPermanent        dropReason = "permanent"
+)
+
+// splitCause is why a batch was cut after it had been formed.
+type splitCause string
+
+const (
+	splitTooLarge splitCause = "too_large"
+	splitRefused  splitCause = "refused"
 )
 
 // queueStats is what a queue shows of itself: a snapshot under its lock, so that
@@ -68,6 +77,15 @@ type queueStats struct {
 	OldestAge      time.Duration
 	Partitions     int64
 	BackoffBatches int64
+	SizeCeiling    int64 // bytes
+}
+
+func classNames() []string {
+	names := make([]string, 0, len(settle.Classes))
+	for _, c := range settle.Classes {
+		names = append(names, string(c))
+	}
+	return names
 }
 
 // telemetry reports what happens in the exporter for one signal: one method per
@@ -92,6 +110,7 @@ type telemetry struct {
 	addBatch      perValue
 	addDropped    perValue
 	addFailedCall perValue
+	addSplit      perValue
 }
 
 // newTelemetry makes the instruments for one signal and begins to report what
@@ -126,9 +145,9 @@ func newTelemetry(set exporter.Settings, signal pipeline.Signal, observe func() 
 		recordWaited: []metric.RecordOption{exporterAndSignal},
 		addBatch:     newPerValue(ofSignal, "trigger", triggerNames[:]...),
 		addDropped: newPerValue(ofSignal, "reason",
-			string(dropTooLarge), string(dropRetriesExhausted), string(dropShutdown), string(dropPermanent)),
-		addFailedCall: newPerValue(ofSignal, "class",
-			string(settle.Retryable), string(settle.Throttled), string(settle.Unknown), string(settle.Permanent)),
+			string(dropTooLarge), string(dropRefused), string(dropRetriesExhausted), string(dropShutdown), string(dropPermanent)),
+		addFailedCall: newPerValue(ofSignal, "class", classNames()...),
+		addSplit:      newPerValue(ofSignal, "cause", string(splitTooLarge), string(splitRefused)),
 	}
 	if t.gauges, err = t.watch(metadata.Meter(set.TelemetrySettings), observe, exporterAndSignal); err != nil {
 		return nil, err
@@ -148,11 +167,13 @@ func (t *telemetry) watch(meter metric.Meter, observe func() queueStats, attrs m
 		o.ObserveInt64(b.ExporterBatcherAcceptedItems, s.Accepted, opts...)
 		o.ObserveInt64(b.ExporterBatcherPartitions, s.Partitions, opts...)
 		o.ObserveInt64(b.ExporterBatcherBackoffBatches, s.BackoffBatches, opts...)
+		o.ObserveInt64(b.ExporterBatcherSizeCeiling, s.SizeCeiling, opts...)
 		o.ObserveFloat64(b.ExporterBatcherOldestAge, s.OldestAge.Seconds(), opts...)
 		return nil
 	},
 		b.ExporterQueueSize, b.ExporterQueueCapacity, b.ExporterBatcherAcceptedItems,
-		b.ExporterBatcherPartitions, b.ExporterBatcherBackoffBatches, b.ExporterBatcherOldestAge)
+		b.ExporterBatcherPartitions, b.ExporterBatcherBackoffBatches, b.ExporterBatcherSizeCeiling,
+		b.ExporterBatcherOldestAge)
 }
 
 // close ends the reports of the queue, so that a stopped instance leaves no
@@ -218,6 +239,11 @@ func (t *telemetry) sendFailed(items int, err error) {
 // enqueueFailed counts items that were not accepted.
 func (t *telemetry) enqueueFailed(items int) {
 	t.counters.enqueueFailed.Add(context.Background(), int64(items), t.addItems...)
+}
+
+// split counts a cut of a batch that the backend refused, or would refuse.
+func (t *telemetry) split(cause splitCause) {
+	t.builder.ExporterBatcherSplits.Add(context.Background(), 1, t.addSplit.with(string(cause))...)
 }
 
 // dropped counts accepted items that were given up.

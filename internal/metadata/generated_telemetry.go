@@ -35,6 +35,8 @@ type TelemetryBuilder struct {
 	ExporterBatcherFailedAttempts       metric.Int64Counter
 	ExporterBatcherOldestAge            metric.Float64ObservableGauge
 	ExporterBatcherPartitions           metric.Int64ObservableGauge
+	ExporterBatcherSizeCeiling          metric.Int64ObservableGauge
+	ExporterBatcherSplits               metric.Int64Counter
 	ExporterBatcherTimeInQueue          metric.Float64Histogram
 	ExporterEnqueueFailedLogRecords     metric.Int64Counter
 	ExporterEnqueueFailedMetricPoints   metric.Int64Counter
@@ -117,6 +119,21 @@ func (builder *TelemetryBuilder) RegisterExporterBatcherPartitionsCallback(cb me
 		cb(ctx, &observerInt64{inst: builder.ExporterBatcherPartitions, obs: o})
 		return nil
 	}, builder.ExporterBatcherPartitions)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExporterBatcherSizeCeilingCallback sets callback for observable ExporterBatcherSizeCeiling metric.
+func (builder *TelemetryBuilder) RegisterExporterBatcherSizeCeilingCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterBatcherSizeCeiling, obs: o})
+		return nil
+	}, builder.ExporterBatcherSizeCeiling)
 	if err != nil {
 		return err
 	}
@@ -234,6 +251,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_batcher_partitions",
 		metric.WithDescription("Number of partitions that hold or send something. [Alpha]"),
 		metric.WithUnit("{partition}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterBatcherSizeCeiling, err = builder.meter.Int64ObservableGauge(
+		"otelcol_exporter_batcher_size_ceiling",
+		metric.WithDescription("The largest request in bytes that the backend takes, as learned from its refusals. 0 if it refused none. [Alpha]"),
+		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterBatcherSplits, err = builder.meter.Int64Counter(
+		"otelcol_exporter_batcher_splits",
+		metric.WithDescription("Number of cuts of a batch that the backend refused, or would refuse, by cause. [Alpha]"),
+		metric.WithUnit("{split}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterBatcherTimeInQueue, err = builder.meter.Float64Histogram(

@@ -82,7 +82,7 @@ func benchmarkMerge(b *testing.B, join bool, resources, requests int) {
 			all[i].ResourceLogs().At(0).Resource().Attributes().PutInt("number", int64(i%resources))
 		}
 		b.StartTimer()
-		batch := merger.Begin()
+		batch := merger.Begin(false)
 		for _, data := range all {
 			batch.Add(data)
 		}

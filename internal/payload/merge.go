@@ -19,8 +19,12 @@ type merger[T any, RL list[RL, R], R resourceGroup, SL list[SL, S], S scopeGroup
 }
 
 // Begin implements Merger.
-func (m *merger[T, RL, R, SL, S]) Begin() Batch[T] {
-	return &batch[T, RL, R, SL, S]{merger: m}
+func (m *merger[T, RL, R, SL, S]) Begin(ordered bool) Batch[T] {
+	b := &batch[T, RL, R, SL, S]{merger: m}
+	if ordered {
+		b.order = &order[T, RL, R, SL, S]{adapter: m.adapter}
+	}
+	return b
 }
 
 // batch merges n requests in O(requests + resources): items are moved as whole
@@ -31,35 +35,50 @@ type batch[T any, RL list[RL, R], R resourceGroup, SL list[SL, S], S scopeGroup]
 	*merger[T, RL, R, SL, S]
 	data   T
 	begun  bool
+	plain  bool                     // nothing is joined
 	joiner *joiner[T, RL, R, SL, S] // nil until there is something to join with
+	order  *order[T, RL, R, SL, S]  // nil if nobody asks for it
 }
 
 // Add implements Batch.
 func (b *batch[T, RL, R, SL, S]) Add(data T) {
 	if !b.begun {
 		b.data, b.begun = data, true
+		b.order.add(b.resources(data))
 		return
 	}
 	src, dst := b.resources(data), b.resources(b.data)
-	if b.sampler != nil {
-		b.join(src, dst)
+	b.order.next()
+	if !b.join(src, dst) {
+		b.order.add(src)
 	}
 	appendAll(src, dst)
 }
 
-// join takes out of src what goes into resources of the batch.
-func (b *batch[T, RL, R, SL, S]) join(src, dst RL) {
+// Order implements Batch.
+func (b *batch[T, RL, R, SL, S]) Order() []Run { return b.order.runs() }
+
+// join takes out of src what goes into resources of the batch. It reports false
+// if nothing is joined in this batch, which is decided once: if some data was
+// joined and some not, items of one resource could overtake each other.
+func (b *batch[T, RL, R, SL, S]) join(src, dst RL) bool {
+	if b.sampler == nil {
+		return false
+	}
 	seen := src.Len()
-	if !b.sampler.on() {
+	if b.plain || b.joiner == nil && !b.sampler.on() {
+		b.plain = true
 		b.sampler.passed(seen)
-		return
+		return false
 	}
 	if b.joiner == nil {
 		b.joiner = newJoiner(b.adapter)
+		b.joiner.order = b.order
 		b.joiner.begin(dst)
 	}
-	b.joiner.join(src)
+	b.joiner.join(src, dst.Len())
 	b.sampler.found(seen, seen-src.Len())
+	return true
 }
 
 // Saved implements Batch.

@@ -22,7 +22,7 @@ import (
 
 // merge makes one batch of all.
 func (s subject[T]) merge(mergeResources bool, all []T) (T, int) {
-	batch := s.NewMerger(mergeResources).Begin()
+	batch := s.NewMerger(mergeResources).Begin(false)
 	for _, data := range all {
 		batch.Add(data)
 	}
@@ -277,7 +277,7 @@ func TestMergerPauses(t *testing.T) {
 	s := logsSubject()
 	merger := s.NewMerger(true)
 	merge := func(all ...plog.Logs) int {
-		batch := merger.Begin()
+		batch := merger.Begin(false)
 		for _, data := range all {
 			batch.Add(data)
 		}
@@ -308,7 +308,7 @@ func TestMergerConcurrently(t *testing.T) {
 		wg.Go(func() {
 			rnd := newRand(uint64(w))
 			for range 20 {
-				batch := merger.Begin()
+				batch := merger.Begin(false)
 				for i := range 10 {
 					batch.Add(s.random(rnd, 5, int64(5*i)))
 				}

@@ -66,8 +66,9 @@ type Signal[T any] interface {
 
 // Merger makes batches. It may be used by any number of goroutines at a time.
 type Merger[T any] interface {
-	// Begin returns an empty batch.
-	Begin() Batch[T]
+	// Begin returns an empty batch. With ordered it takes note of which data each
+	// item came with, and Order may be called.
+	Begin(ordered bool) Batch[T]
 }
 
 // Batch is one batch in the making. It belongs to one goroutine.
@@ -84,4 +85,12 @@ type Batch[T any] interface {
 
 	// Data is the batch. Add must not be called afterwards.
 	Data() T
+
+	// Order says which Add, counted from 0, brought which items, in the order in
+	// which Data holds them: where resources are joined that is not the order in
+	// which they were added.
+	Order() []Run
 }
+
+// Run is a number of items next to each other that came with the same data.
+type Run struct{ Source, Items int }

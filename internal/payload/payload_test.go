@@ -193,7 +193,7 @@ func testPooling[T any](t *testing.T, s subject[T]) {
 		want := s.flatten(data)
 		parts := pieces(t, s, data, s.Index(data, true, 0))
 		s.Unref(data)
-		batch := s.NewMerger(true).Begin()
+		batch := s.NewMerger(true).Begin(false)
 		for i, part := range parts {
 			batch.Add(part)
 			if i > 0 {

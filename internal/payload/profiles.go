@@ -67,8 +67,8 @@ func (sg profilesSignal) NewMerger(mergeResources bool) Merger[pprofile.Profiles
 type profilesMerger struct{ Merger[pprofile.Profiles] }
 
 // Begin implements Merger.
-func (m profilesMerger) Begin() Batch[pprofile.Profiles] {
-	return &profilesBatch{Batch: m.Merger.Begin()}
+func (m profilesMerger) Begin(ordered bool) Batch[pprofile.Profiles] {
+	return &profilesBatch{Batch: m.Merger.Begin(ordered)}
 }
 
 // profilesBatch gives all data a common dictionary before it is merged.

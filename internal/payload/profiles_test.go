@@ -74,7 +74,7 @@ func drawCuts(t *rapid.T, items int) []int {
 }
 
 func merge(mergeResources bool, all ...pprofile.Profiles) (pprofile.Profiles, int) {
-	b := Profiles().NewMerger(mergeResources).Begin()
+	b := Profiles().NewMerger(mergeResources).Begin(false)
 	for _, data := range all {
 		b.Add(data)
 	}

@@ -5,44 +5,116 @@ package settle
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.uber.org/multierr"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
+// httpText is the error that otlp_http returns for an HTTP status: the status is
+// in the text, and the gRPC code around it says something else.
+func httpText(code codes.Code, text string) error {
+	return status.Error(code, "error exporting items, request to http://backend:4318/v1/logs responded with "+text)
+}
+
 func TestOf(t *testing.T) {
-	plain := errors.New("refused connection")
+	plain := errors.New("connection refused")
+	permanent := consumererror.NewPermanent
 	throttle := exporterhelper.NewThrottleRetry(plain, 3*time.Second)
+	withInfo, err := status.New(codes.ResourceExhausted, "slow down").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)})
+	require.NoError(t, err)
 	for _, c := range []struct {
-		name      string
-		err       error
-		cancelled bool
-		want      Verdict
+		name  string
+		err   error
+		class Class
+		delay time.Duration
+		limit int
 	}{
-		{"plain", plain, false, Verdict{Class: Retryable}},
-		{"gRPC unavailable", status.Error(codes.Unavailable, "away"), false, Verdict{Class: Retryable}},
-		{"throttle", throttle, false, Verdict{Class: Throttled, Delay: 3 * time.Second}},
-		{"wrapped throttle", fmt.Errorf("export: %w", throttle), false, Verdict{Class: Throttled, Delay: 3 * time.Second}},
-		{"joined throttles, the longest counts", errors.Join(plain, throttle, exporterhelper.NewThrottleRetry(plain, 5*time.Second)), false, Verdict{Class: Throttled, Delay: 5 * time.Second}},
-		{"permanent", consumererror.NewPermanent(plain), false, Verdict{Class: Permanent}},
-		{"wrapped permanent", fmt.Errorf("export: %w", consumererror.NewPermanent(plain)), false, Verdict{Class: Permanent}},
-		{"permanent throttle", consumererror.NewPermanent(throttle), false, Verdict{Class: Permanent}},
-		{"OTLP status 400", consumererror.NewOTLPHTTPError(plain, 400), false, Verdict{Class: Permanent}},
-		{"OTLP status 503", consumererror.NewOTLPHTTPError(plain, 503), false, Verdict{Class: Retryable}},
-		{"our own timeout", context.DeadlineExceeded, true, Verdict{Class: Unknown}},
-		{"our own cancellation, called permanent", consumererror.NewPermanent(context.Canceled), true, Verdict{Class: Unknown}},
+		{"plain", plain, Retryable, 0, 0},
+		{"grpc unavailable", status.Error(codes.Unavailable, "away"), Retryable, 0, 0},
+		{"grpc invalid argument that nobody called permanent", status.Error(codes.InvalidArgument, "bad"), Retryable, 0, 0},
+		{"typed http 503", consumererror.NewOTLPHTTPError(plain, 503), Retryable, 0, 0},
+		{"typed retryable", consumererror.NewRetryableError(plain), Retryable, 0, 0},
+		{"throttle", throttle, Throttled, 3 * time.Second, 0},
+		{"wrapped throttle", fmt.Errorf("export: %w", throttle), Throttled, 3 * time.Second, 0},
+		{"grpc retry info", withInfo.Err(), Throttled, 7 * time.Second, 0},
+		{"permanent throttle", permanent(throttle), Permanent, 0, 0},
+
+		{"otlp_http 413", permanent(httpText(codes.Unknown, "HTTP Status Code 413")), TooLarge, 0, 0},
+		{"otlp_http 400, too large", permanent(httpText(codes.InvalidArgument, "HTTP Status Code 400, Message=http: request body too large, Details=[]")), TooLarge, 0, 0},
+		{"remote write 413", permanent(errors.New("remote write returned HTTP status 413 Request Entity Too Large")), TooLarge, 0, 0},
+		{"typed http 413", consumererror.NewOTLPHTTPError(plain, 413), TooLarge, 0, 0},
+		{"grpc receiver's limit", permanent(status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5242880 vs. 4194304)")), TooLarge, 0, 4194304},
+		{"grpc, after decompression", permanent(status.Error(codes.ResourceExhausted, "grpc: received message after decompression larger than max 4194304")), TooLarge, 0, 4194304},
+		{"grpc sender's limit, not permanent", status.Error(codes.ResourceExhausted, "trying to send message larger than max (9 vs. 4)"), TooLarge, 0, 4},
+		{"typed grpc", consumererror.NewOTLPGRPCError(plain, status.New(codes.ResourceExhausted, "quota")), Permanent, 0, 0},
+		{"typed grpc whose status has the text", consumererror.NewOTLPGRPCError(plain, status.New(codes.ResourceExhausted, "trying to send message larger than max (9 vs. 4)")), TooLarge, 0, 4},
+		{"grpc quota", permanent(status.Error(codes.ResourceExhausted, "quota exceeded")), Permanent, 0, 0},
+
+		{"grpc invalid argument", permanent(status.Error(codes.InvalidArgument, "bad record")), Refused, 0, 0},
+		{"wrapped grpc invalid argument", permanent(fmt.Errorf("rpc: %w", status.Error(codes.InvalidArgument, "bad record"))), Refused, 0, 0},
+		{"otlp_http 400", permanent(httpText(codes.InvalidArgument, "HTTP Status Code 400")), Refused, 0, 0},
+		{"typed http 422", consumererror.NewOTLPHTTPError(plain, 422), Refused, 0, 0},
+
+		{"grpc unauthenticated", permanent(status.Error(codes.Unauthenticated, "who?")), Destination, 0, 0},
+		{"grpc permission denied", permanent(status.Error(codes.PermissionDenied, "no")), Destination, 0, 0},
+		{"grpc unimplemented", permanent(status.Error(codes.Unimplemented, "unknown service")), Destination, 0, 0},
+		{"otlp_http 401", permanent(httpText(codes.Unauthenticated, "HTTP Status Code 401")), Destination, 0, 0},
+		{"otlp_http 404", permanent(httpText(codes.Unimplemented, "HTTP Status Code 404")), Destination, 0, 0},
+		{"typed http 403", consumererror.NewOTLPHTTPError(plain, 403), Destination, 0, 0},
+		{"unknown authority", permanent(fmt.Errorf("post: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}})), Destination, 0, 0},
+
+		{"permanent", permanent(plain), Permanent, 0, 0},
+		{"wrapped permanent", fmt.Errorf("export: %w", permanent(plain)), Permanent, 0, 0},
+		{"otlp_http 500", permanent(httpText(codes.Internal, "HTTP Status Code 500")), Permanent, 0, 0},
+		{"two causes, one permanent", fmt.Errorf("%w: %w", plain, permanent(plain)), Permanent, 0, 0},
+
+		{"join of permanent and retryable", errors.Join(permanent(plain), plain), Retryable, 0, 0},
+		{"join of throttles", errors.Join(plain, throttle, exporterhelper.NewThrottleRetry(plain, 5*time.Second)), Throttled, 5 * time.Second, 0},
+		{"multierr of permanent and throttle", multierr.Combine(permanent(plain), throttle), Throttled, 3 * time.Second, 0},
+		{"wrapped join", fmt.Errorf("export: %w", errors.Join(permanent(plain), plain)), Retryable, 0, 0},
+		{"permanent around a join", permanent(errors.Join(plain, plain)), Permanent, 0, 0},
+		{"join of permanents", errors.Join(permanent(plain), permanent(status.Error(codes.InvalidArgument, "bad"))), Refused, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			assert.Equal(t, c.want, Of(c.err, c.cancelled))
+			v := Of(c.err, false)
+			assert.Equal(t, c.class, v.Class)
+			assert.Equal(t, c.delay, v.Delay)
+			assert.Equal(t, c.limit, v.Limit)
+			own := Of(c.err, true)
+			assert.Equal(t, Unknown, own.Class, "whatever it says, after our own cancellation")
+			assert.True(t, own.Retry())
 		})
 	}
+	assert.Equal(t, Unknown, Of(context.DeadlineExceeded, true).Class)
+}
+
+func TestRetry(t *testing.T) {
+	for _, c := range Classes {
+		want := c == Retryable || c == Throttled || c == Unknown || c == Destination
+		assert.Equal(t, want, Verdict{Class: c}.Retry(), c)
+	}
+}
+
+func TestAlike(t *testing.T) {
+	refusal := func(text string) Verdict {
+		return Of(consumererror.NewPermanent(status.Error(codes.InvalidArgument, text)), false)
+	}
+	assert.True(t, refusal("record 17 is bad").Alike(refusal("record 4 is bad")), "numbers do not count")
+	assert.False(t, refusal("record 17 is bad").Alike(refusal("record 17 is old")))
+	assert.False(t, refusal("bad").Alike(Of(consumererror.NewPermanent(errors.New("bad")), false)))
 }
 
 // The type is not exported: if exporterhelper renames it or its field, delays
@@ -50,4 +122,15 @@ func TestOf(t *testing.T) {
 func TestThrottleErrorIsRecognised(t *testing.T) {
 	assert.Equal(t, time.Minute, throttleDelay(exporterhelper.NewThrottleRetry(errors.New("slow down"), time.Minute)))
 	assert.Zero(t, throttleDelay(errors.New("slow down")))
+}
+
+func TestLimitIn(t *testing.T) {
+	f := func(text string, want int) {
+		t.Helper()
+		assert.Equal(t, want, limitIn(text), text)
+	}
+	f("received message larger than max (5242880 vs. 4194304)", 4194304)
+	f("received message after decompression larger than max 4194304", 4194304)
+	f("larger than max (99999999999999999999 vs. 99999999999999999999)", 0)
+	f("request body too large", 0)
 }
