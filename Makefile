@@ -5,6 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
 include tools.mk
@@ -15,7 +16,7 @@ COLLECTOR_RACE := $(BUILD)/otelcol-batcher-race
 RUNNER := $(BUILD)/runner
 TAGS := invariants
 
-.PHONY: all distro run collector test vet unit e2e stress fuzz bench-go clean help
+.PHONY: all distro run collector test vet unit e2e smoke stress fuzz bench-go clean help
 
 all: generate fmt lint test ## Generate, format, lint and test: what a change needs.
 
@@ -54,8 +55,8 @@ $(RUNNER): $(RUNNER_SOURCES)
 run: $(COLLECTOR) $(RUNNER) $(TOOLS_BIN)/telemetrygen ## Send real load through two collectors, and check that all of it arrives (RUN_FLAGS=-help).
 	@exec $(RUNNER) $(RUN_FLAGS)
 
+CONFIG ?= distro/config/batching.yaml
 collector: $(COLLECTOR) ## Run the collector with your configuration until Ctrl-C (CONFIG=file).
-	@[ -n '$(CONFIG)' ] || { echo 'say which configuration: make collector CONFIG=distro/config/batching.yaml' >&2; exit 2; }
 	@exec $(COLLECTOR) --config='$(CONFIG)'
 
 ## Tests
@@ -67,7 +68,7 @@ define phase
 endef
 
 test: ## Run every test that a change must pass.
-	$(foreach target,check-generate vet unit distro e2e,$(call phase,$(target)))
+	$(foreach target,check-generate vet unit distro e2e smoke,$(call phase,$(target)))
 
 vet:
 	go vet -tags $(TAGS) ./...
@@ -80,9 +81,13 @@ unit: ## Run the unit and property tests.
 e2e: $(COLLECTOR) ## Run the end-to-end tests.
 	E2E_COLLECTOR=$(CURDIR)/$(COLLECTOR) go -C internal/e2e test -race -count=1 ./...
 
+smoke:
+	@$(MAKE) run RUN_FLAGS='-duration 2s'
+
 FUZZTIME ?= 20s
 STRESS_FUZZTIME ?= 2m
 STRESS_COUNT ?= 1000
+STRESS_RACE_COUNT ?= 10
 STRESS_CHECKS ?= 10000
 STRESS_SCALE ?= 20
 
@@ -92,16 +97,17 @@ STOP_TESTS := Shutdown|Stop|Flush|Drain
 PROPERTY_PACKAGES = $(shell go list -tags $(TAGS) -f '{{range .TestImports}}{{if eq . "pgregory.net/rapid"}}{{$$.ImportPath}}{{end}}{{end}}' ./...)
 
 stress: $(COLLECTOR_RACE) ## Run the tests at full size: hours, not minutes, on a small machine.
-	go test -race -tags $(TAGS) -timeout 2h -run '$(STOP_TESTS)' -count $(STRESS_COUNT) ./...
-	go test -tags $(TAGS) -timeout 2h -rapid.checks $(STRESS_CHECKS) $(PROPERTY_PACKAGES)
+	go test -tags $(TAGS) -timeout 6h -run '$(STOP_TESTS)' -count $(STRESS_COUNT) ./...
+	go test -race -tags $(TAGS) -timeout 6h -count $(STRESS_RACE_COUNT) ./...
+	go test -tags $(TAGS) -timeout 6h -rapid.checks $(STRESS_CHECKS) $(PROPERTY_PACKAGES)
 	$(MAKE) fuzz FUZZTIME=$(STRESS_FUZZTIME)
-	E2E_COLLECTOR=$(CURDIR)/$(COLLECTOR_RACE) E2E_SCALE=$(STRESS_SCALE) go -C internal/e2e test -race -count=1 -timeout 2h ./...
+	E2E_COLLECTOR=$(CURDIR)/$(COLLECTOR_RACE) E2E_SCALE=$(STRESS_SCALE) go -C internal/e2e test -race -count=1 -timeout 6h ./...
 
 fuzz: ## Fuzz every target for FUZZTIME.
 	@for package in $$(go list ./...); do \
-		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+		for target in $$(go test -tags $(TAGS) -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "fuzz $$target in $$package for $(FUZZTIME)"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+			go test -tags $(TAGS) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
 		done; \
 	done
 

@@ -28,6 +28,7 @@ func (q *queue[T]) delay(b *batch[T], d delay) bool {
 	if q.mu.abandoned {
 		return false
 	}
+	b.idle = true
 	p := b.part
 	p.backoff++
 	q.mu.waiting++

@@ -96,6 +96,7 @@ type batch[T any] struct {
 	// Guarded by the queue's mutex.
 	retryAt   instant
 	notBefore instant // the backend asked for that
+	idle      bool    // no worker has it
 	failures  int     // how often it had to wait
 	woken     bool    // a success of another has ended a wait of its
 	recovered bool    // its end told that a destination which refused accepts again
@@ -248,7 +249,7 @@ const refilledBelow = 0.9
 // refillLocked lets b take more of its partition, into the bytes that joining
 // saved. It reports whether it took anything.
 func (q *queue[T]) refillLocked(b *batch[T], saved int) bool {
-	if q.mu.abandoned {
+	if q.mu.halted {
 		return false
 	}
 	before := b.items

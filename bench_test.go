@@ -128,6 +128,7 @@ func BenchmarkConsume(b *testing.B) {
 }
 
 func benchmarkConsume(b *testing.B, k kind, size, requests int, c *countingSink, consume func(any) error) {
+	b.Helper()
 	b.ReportAllocs()
 	all := make([]any, requests)
 	for b.Loop() {
@@ -219,6 +220,7 @@ func gatherRequests(q *queue[plog.Logs], merger payload.Merger[plog.Logs], c *co
 type worker func(*queue[plog.Logs], payload.Merger[plog.Logs], *countingSink)
 
 func benchmarkContention(b *testing.B, producers int, set batchSettings, work worker) {
+	b.Helper()
 	c := &countingSink{done: make(chan struct{}, 1)}
 	var q *queue[plog.Logs]
 	merger := payload.Logs().NewMerger(false)

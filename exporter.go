@@ -102,7 +102,7 @@ func (e *signalExporter[T]) ExporterHelperBatchingEnabled() bool {
 
 // Start makes and starts the wrapped exporter, and then the queue. The error
 // names the key of what is wrong.
-func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) (err error) {
+func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) error {
 	e.life.Lock()
 	defer e.life.Unlock()
 	if e.life.stopped || e.running.Load() != nil {
@@ -112,36 +112,38 @@ func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) (err
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			e.instances.release(in)
-		}
-	}()
 	for _, w := range in.takeWarnings() {
 		e.set.Logger.Warn(w)
 	}
-	w := in.resolved.wrapped
-	wrapped, push, err := e.signal.create(ctx, w.factory, w.settings(e.set), w.config)
-	if errors.Is(err, pipeline.ErrSignalNotSupported) {
-		return fmt.Errorf("`exporter::%s`: an exporter of type %q does not support %s: %w", w.id, w.id.Type(), e.signal.name, err)
+	wrapped, push, err := e.startWrapped(ctx, host, in.resolved.wrapped)
+	if err == nil {
+		err = e.assemble(in, host, wrapped, push)
 	}
 	if err != nil {
-		return fmt.Errorf("`exporter::%s`: cannot create the wrapped exporter: %w", w.id, err)
+		return errors.Join(err, stopWrapped(ctx, e.instances.release(in, wrapped)))
 	}
-	if err = wrapped.Start(ctx, host); err != nil {
-		return errors.Join(fmt.Errorf("`exporter::%s`: cannot start the wrapped exporter: %w", w.id, err), wrapped.Shutdown(ctx))
-	}
-	p, err := e.assemble(in, host, wrapped, push)
-	if err != nil {
-		return errors.Join(err, wrapped.Shutdown(ctx))
-	}
-	in.join(p.queue)
-	e.running.Store(p)
 	return nil
 }
 
-// assemble makes queue, sender and telemetry, and ties them together.
-func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped wrappedExporter, push func(context.Context, T) error) (*parts[T], error) {
+// startWrapped makes and starts the wrapped exporter. One that does not start is
+// returned with the error, to be stopped.
+func (e *signalExporter[T]) startWrapped(ctx context.Context, host component.Host, w *wrapped) (wrappedExporter, func(context.Context, T) error, error) {
+	made, push, err := e.signal.create(ctx, w.factory, w.settings(e.set), w.config)
+	switch {
+	case errors.Is(err, pipeline.ErrSignalNotSupported):
+		return nil, nil, fmt.Errorf("`exporter::%s`: an exporter of type %q does not support %s: %w", w.id, w.id.Type(), e.signal.name, err)
+	case err != nil:
+		return nil, nil, fmt.Errorf("`exporter::%s`: cannot create the wrapped exporter: %w", w.id, err)
+	}
+	if err := made.Start(ctx, host); err != nil {
+		return made, nil, fmt.Errorf("`exporter::%s`: cannot start the wrapped exporter: %w", w.id, err)
+	}
+	return made, push, nil
+}
+
+// assemble makes queue, sender and telemetry, ties them together, and opens the
+// exporter for data.
+func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped wrappedExporter, push func(context.Context, T) error) error {
 	cfg := &in.resolved.effective
 	s := &sender[T]{
 		set: senderSettings[T]{
@@ -159,12 +161,11 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 		},
 		tracer:    metadata.Tracer(e.set.TelemetrySettings),
 		logger:    e.set.Logger,
-		status:    statusReporter(host),
+		health:    &health{report: statusReporter(host)},
 		ceiling:   &ceiling{},
 		isolation: newIsolation(cfg.Refusals, in.resolved.wrapped.id.Type().String()),
 		oversized: &occasional{interval: logInterval},
 		advised:   &occasional{interval: adviceInterval},
-		refusing:  &occasional{interval: logInterval},
 	}
 	set := queueSettingsOf(cfg)
 	mergeResources := false
@@ -176,11 +177,13 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 	s.q = q
 	t, err := newTelemetry(e.set, e.signal.name, s.stats)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.telemetry = t
 	e.logLimits(set)
-	return &parts[T]{instance: in, wrapped: wrapped, queue: q, sender: s, telemetry: t}, nil
+	in.join(q)
+	e.running.Store(&parts[T]{instance: in, wrapped: wrapped, queue: q, sender: s, telemetry: t})
+	return nil
 }
 
 // logLimits says at start how much may be queued, and that a queue in requests
@@ -293,29 +296,22 @@ func (e *signalExporter[T]) stop(ctx context.Context, p *parts[T]) error {
 		p.instance.flushAll()
 		_ = awaitEpoch(drain, covered)
 	}
-	left := p.queue.abandon()
-	p.sender.closeGiven()
-	errs := []error{e.reportLeft(p, left)}
-	errs = append(errs, e.stopCalls(ctx, drain, p)...)
-	spent()
-	p.telemetry.close()
-	e.instances.release(p.instance)
-	return errors.Join(errs...)
-}
-
-// stopCalls waits for the calls into the wrapped exporter, which were cancelled,
-// and stops it.
-func (e *signalExporter[T]) stopCalls(ctx, drain context.Context, p *parts[T]) []error {
+	p.queue.halt()
 	last, cancel := lastMoment(ctx, drain)
 	stuck := p.queue.awaitWorkers(last)
 	cancel()
+	left := p.queue.abandon()
+	p.sender.closeGiven()
+	err := e.reportLeft(p, left)
 	last, cancel = lastMoment(ctx, drain)
 	defer cancel()
-	err := stopWrapped(last, p.wrapped)
+	stopped := stopWrapped(last, e.instances.release(p.instance, p.wrapped))
 	if p.queue.workersEnded() {
 		stuck = nil // it let go of them when it was stopped
 	}
-	return []error{stuck, err}
+	spent()
+	p.telemetry.close()
+	return errors.Join(err, stuck, stopped)
 }
 
 // lastMoment is until when a stop waits for the wrapped exporter: as long as it
@@ -345,16 +341,23 @@ func (e *signalExporter[T]) reportLeft(p *parts[T], items int64) error {
 	return err
 }
 
-// stopWrapped stops the wrapped exporter. One that hangs is left behind.
-func stopWrapped(ctx context.Context, wrapped component.Component) error {
-	done := make(chan error, 1)
-	go func() { done <- wrapped.Shutdown(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("the wrapped exporter has not stopped in time: %w", context.Cause(ctx))
+// stopWrapped stops wrapped exporters, side by side. One that hangs is left
+// behind, and keeps no other from stopping.
+func stopWrapped(ctx context.Context, all []component.Component) error {
+	done := make(chan error, len(all))
+	for _, wrapped := range all {
+		go func() { done <- wrapped.Shutdown(ctx) }()
 	}
+	var errs []error
+	for range all {
+		select {
+		case err := <-done:
+			errs = append(errs, err)
+		case <-ctx.Done():
+			return errors.Join(append(errs, fmt.Errorf("the wrapped exporter has not stopped in time: %w", context.Cause(ctx)))...)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // statusReporter tells the collector that the destination refuses the exporter,

@@ -164,12 +164,11 @@ func fakeSender(set queueSettings, retry configretry.BackOffConfig, p *pushes) *
 		set:       senderSettings[*load]{push: p.push, retry: retry},
 		tracer:    noop.NewTracerProvider().Tracer(""),
 		logger:    zap.NewNop(),
-		status:    func(error) {},
+		health:    &health{report: func(error) {}},
 		ceiling:   &ceiling{},
 		isolation: &isolation{},
 		oversized: &occasional{interval: logInterval},
 		advised:   &occasional{interval: logInterval},
-		refusing:  &occasional{interval: logInterval},
 	}
 	s.set.maxShrinks = maxShrinks
 	s.q = newQueue(set, payload.Signal[*load](fakeSignal{}), payload.Merger[*load](fakeMerger{}), s.work)
@@ -182,7 +181,7 @@ func fakeSender(set queueSettings, retry configretry.BackOffConfig, p *pushes) *
 }
 
 // close abandons the queue and waits for its workers.
-func (s *sender[T]) close() {
+func (s *sender[T]) stop() {
 	s.q.abandon()
 	<-s.q.ended
 	s.telemetry.close()

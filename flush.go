@@ -5,7 +5,6 @@ package batcherexporter
 
 import (
 	"context"
-	"slices"
 )
 
 // epoch counts the requests that were accepted between two flushes and are not
@@ -87,31 +86,54 @@ func (q *queue[T]) sealLocked() {
 func (q *queue[T]) stop() *epoch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.mu.stopping {
-		q.mu.stopping = true
-		for w := q.mu.waiters.first(); w != nil; w = q.mu.waiters.first() {
-			q.mu.waiters.remove(w)
-			close(w.wake)
-		}
-	}
+	q.refuseLocked()
 	return q.sealCurrentLocked(triggerShutdown)
 }
 
-// abandon gives up all that is pending: it cancels what is in flight, drops what
-// is queued or waits out a backoff, and lets the workers end. Late outcomes of
-// calls that are still in flight are ignored. It returns the number of items that
-// it gave up, and must be called once.
-func (q *queue[T]) abandon() int64 {
-	// The attempts are cancelled after the account is closed: one that ended
-	// before would be settled, and be missing in what is given up.
+// refuseLocked ends admission, for those too who wait for room.
+func (q *queue[T]) refuseLocked() {
+	q.mu.stopping = true
+	for w := q.mu.waiters.first(); w != nil; w = q.mu.waiters.first() {
+		q.mu.waiters.remove(w)
+		close(w.wake)
+	}
+}
+
+// halt ends the sending: nothing leaves any more, what is in flight is cancelled,
+// and workers end as soon as their calls return. A call that has delivered in
+// spite of that is settled; everything else is for abandon.
+func (q *queue[T]) halt() {
 	defer q.end()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.refuseLocked()
+	q.mu.halted = true
+	if q.mu.timer != nil {
+		q.mu.timer.Stop()
+	}
+	q.parked.Broadcast()
+	q.endLocked()
+}
+
+// abandon halts the queue and gives up all that is pending. Late outcomes of
+// calls that are still in flight are ignored from then on. It returns the number
+// of items that it gave up, and must be called once.
+func (q *queue[T]) abandon() int64 {
+	q.halt()
+	defer close(q.over)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for b := range q.mu.active {
+		if b.idle {
+			q.given = append(q.given, b)
+			q.mu.sent += int64(b.work.sent)
+			q.mu.pending -= int64(b.work.sent)
+		}
+	}
 	left := q.mu.pending
-	q.mu.stopping, q.mu.abandoned = true, true
-	q.mu.dropped += q.mu.pending
+	q.mu.abandoned = true
+	q.mu.dropped += left
 	q.mu.pending, q.mu.used = 0, 0
-	q.given = q.waitingLocked()
 	clear(q.mu.partitions)
 	clear(q.mu.active)
 	q.mu.due, q.mu.ready = ring[*partition[T]]{}, ring[*batch[T]]{}
@@ -121,19 +143,13 @@ func (q *queue[T]) abandon() int64 {
 		e.pending = 0
 	}
 	q.sealLocked()
-	if q.mu.timer != nil {
-		q.mu.timer.Stop()
-	}
-	q.parked.Broadcast()
-	q.endLocked()
 	return left
 }
 
-// waitingLocked returns the batches that wait for their next attempt.
-func (q *queue[T]) waitingLocked() []*batch[T] {
-	waiting := slices.Concat(q.mu.backoff.list, q.mu.ready.all())
-	for _, p := range q.mu.partitions {
-		waiting = append(waiting, p.kept...)
-	}
-	return waiting
+// park leaves b to abandon. It reports false if that has been.
+func (q *queue[T]) park(b *batch[T]) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b.idle = true
+	return !q.mu.abandoned
 }

@@ -36,7 +36,7 @@ func TestFlushReturnsAfterTheLastChunk(t *testing.T) {
 			return nil
 		}}
 		s := fakeSender(hundreds, configretry.BackOffConfig{}, p)
-		defer s.close()
+		defer s.stop()
 		offer(t, s, 0, 250)
 		require.NoError(t, s.q.flush(context.Background()))
 		assert.Equal(t, []int{100, 100, 50}, p.sizes())
@@ -56,7 +56,7 @@ func TestFlushLeavesNoTrace(t *testing.T) {
 			return nil
 		}}
 		s := fakeSender(hundreds, configretry.BackOffConfig{}, p)
-		defer s.close()
+		defer s.stop()
 		for i := range 3 {
 			offer(t, s, 10*i, 10)
 			require.NoError(t, s.q.flush(context.Background()))
@@ -86,7 +86,7 @@ func TestFlushReturnsUnderSteadyLoad(t *testing.T) {
 			return nil
 		}}
 		s := fakeSender(hundreds, configretry.BackOffConfig{}, p)
-		defer s.close()
+		defer s.stop()
 		ctx, stop := context.WithCancel(context.Background())
 		go func() { // a hundred items in the time of a batch: the backlog never shrinks
 			for i := 0; ctx.Err() == nil; i++ {
@@ -105,7 +105,7 @@ func TestFlushReturnsUnderSteadyLoad(t *testing.T) {
 
 func TestFlushOfNothingReturns(t *testing.T) {
 	s := fakeSender(hundreds, configretry.BackOffConfig{}, &pushes{})
-	defer s.close()
+	defer s.stop()
 	require.NoError(t, s.q.flush(context.Background()))
 	assert.Nil(t, s.q.mu.lastSealed)
 }
@@ -119,7 +119,7 @@ func TestFlushesOverlap(t *testing.T) {
 			return nil
 		}}
 		s := fakeSender(hundreds, configretry.BackOffConfig{}, p)
-		defer s.close()
+		defer s.stop()
 		var took [3]time.Duration
 		began := time.Now()
 		for i := range took {

@@ -39,7 +39,9 @@ type instance struct {
 	cfg      *Config
 	resolved *resolved
 
-	users int // signals that are started; guarded by the mutex of instances
+	// Guarded by the mutex of instances.
+	users   int                   // signals that are started
+	stopped []component.Component // wrapped exporters of signals that have shut down
 
 	mu struct {
 		sync.Mutex
@@ -72,13 +74,21 @@ func (all *instances) acquire(cfg *Config, host component.Host) (*instance, erro
 	return in, nil
 }
 
-// release ends one use of an instance, and the instance with the last.
-func (all *instances) release(in *instance) {
+// release ends one use of an instance, and the instance with the last: only then
+// it returns the wrapped exporters, for the caller to stop. Those that share a
+// resource (the file exporter has one writer for all signals) close it at the
+// first Shutdown, while other signals still send.
+func (all *instances) release(in *instance, wrapped component.Component) []component.Component {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if in.users--; in.users == 0 {
-		delete(all.mu.running, in.cfg)
+	if wrapped != nil {
+		in.stopped = append(in.stopped, wrapped)
 	}
+	if in.users--; in.users > 0 {
+		return nil
+	}
+	delete(all.mu.running, in.cfg)
+	return in.stopped
 }
 
 // takeWarnings returns what the configuration deserves to be warned of, to the

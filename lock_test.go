@@ -66,7 +66,7 @@ func TestLock_OncePerPullAndSettle(t *testing.T) {
 				}}
 				set := queueSettings{unit: unitItems, slots: 1, waitForResult: tc.waitForResult, batch: tc.set}
 				s := fakeSender(set, configretry.BackOffConfig{}, p)
-				defer s.close()
+				defer s.stop()
 				offer(t, s, 0, 1000) // keeps the only worker busy
 				synctest.Wait()
 
@@ -97,7 +97,7 @@ func TestLock_OncePerPullAndSettle(t *testing.T) {
 func TestLock_IdleWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fakeSender(hundreds, configretry.BackOffConfig{}, &pushes{})
-		defer s.close()
+		defer s.stop()
 		m := lockMeter{q: s.q}
 		m.taken()
 		for range 5 {
@@ -123,7 +123,7 @@ func TestLock_Timers(t *testing.T) {
 		set := hundreds
 		set.batch.flushTimeout = time.Second
 		s := fakeSender(set, steadyRetry, p)
-		defer s.close()
+		defer s.stop()
 		m := lockMeter{q: s.q}
 		m.taken()
 		for i := range 50 {
@@ -158,7 +158,7 @@ func TestLock_Refill(t *testing.T) {
 			return nil
 		}}
 		s := fakeSender(set, configretry.BackOffConfig{}, p)
-		defer s.close()
+		defer s.stop()
 		offer(t, s, 0, 1)
 		synctest.Wait()
 		for i := range 1000 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,22 +41,26 @@ func (s countingSignal) Cut(l *load, ix *payload.Index, from, to int) *load {
 func TestInvariant_MemoryOfPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, pieces = 3, 1000
-		var cut, ended, most atomic.Int64
+		var cut, ended atomic.Int64
+		var mu sync.Mutex
+		most := int64(0)
 		set := hundreds
 		set.slots = slots
 		p := &pushes{answer: func(context.Context, int, []int) error {
-			most.Store(max(most.Load(), cut.Load()-ended.Load()))
+			mu.Lock()
+			most = max(most, cut.Load()-ended.Load())
+			mu.Unlock()
 			time.Sleep(time.Second)
 			ended.Add(1)
 			return nil
 		}}
 		s := fakeSender(set, configretry.BackOffConfig{}, p)
 		s.q.signal = countingSignal{cut: &cut}
-		defer s.close()
+		defer s.stop()
 		offer(t, s, 0, 100*pieces)
 		require.NoError(t, s.q.flush(t.Context()))
 		assert.EqualValues(t, pieces, cut.Load())
-		assert.LessOrEqual(t, most.Load(), int64(slots))
+		assert.LessOrEqual(t, most, int64(slots))
 	})
 }
 
@@ -72,7 +77,7 @@ func TestInvariant_MemoryOfPiecesInBackoff(t *testing.T) {
 			}}
 			s := fakeSender(set, steadyRetry, p)
 			s.q.signal = countingSignal{cut: &cut}
-			defer s.close()
+			defer s.stop()
 			offer(t, s, 0, 100_000)
 			runFor(time.Minute)
 			assert.LessOrEqual(t, cut.Load(), int64(2*slots))
@@ -103,7 +108,7 @@ func TestInvariant_MemoryOfSettledRequests(t *testing.T) {
 			set := hundreds
 			set.slots = 2
 			s := fakeSender(set, configretry.BackOffConfig{}, p)
-			defer s.close()
+			defer s.stop()
 			defer close(gate)
 			if tc.heldUp {
 				offer(t, s, 0, 100)
@@ -143,7 +148,7 @@ func offerWeakly(t *testing.T, s *sender[*load], items int) weak.Pointer[load] {
 func TestInvariant_MemoryIsBoundedByQueueSize(t *testing.T) {
 	const (
 		capacity = 2_000_000
-		max      = 200_000
+		largest  = 200_000
 		slots    = 4
 		factor   = 8 // of a record in memory to its protobuf
 	)
@@ -151,7 +156,7 @@ func TestInvariant_MemoryIsBoundedByQueueSize(t *testing.T) {
 		before := liveBytes()
 		r := startRig(t, k, &sink{}, fmt.Sprintf(
 			"sending_queue: {sizer: bytes, queue_size: %d, num_consumers: %d, batch: {sizer: bytes, min_size: %d, max_size: %[3]d, flush_timeout: 1s}}",
-			capacity, slots, max))
+			capacity, slots, largest))
 		r.hold()
 		offered, refused := 0, 0
 		for refused < 100 {
@@ -165,7 +170,7 @@ func TestInvariant_MemoryIsBoundedByQueueSize(t *testing.T) {
 		synctest.Wait()
 		assert.Greater(t, offered, capacity)
 		held := liveBytes() - before
-		assert.Less(t, held, int64(factor*(capacity+(slots+1)*max)), "with %d bytes offered", offered)
+		assert.Less(t, held, int64(factor*(capacity+(slots+1)*largest)), "with %d bytes offered", offered)
 
 		r.release()
 		r.flush()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,18 @@ const (
 	noBatch = "sending_queue: {batch: {enabled: false}}\nretry_on_failure: {initial_interval: 1s, max_interval: 1s, randomization_factor: 0}"
 	waiting = "sending_queue: {wait_for_result: true, batch: {min_size: 10, max_size: 10, flush_timeout: 1h}}\nretry_on_failure: {initial_interval: 1s, max_interval: 1s, randomization_factor: 0}"
 )
+
+// awayFor is a backend that is away for the first n calls.
+func awayFor(n int64) func(context.Context, *call) error {
+	var left atomic.Int64
+	left.Store(n)
+	return func(context.Context, *call) error {
+		if left.Add(-1) >= 0 {
+			return errAway
+		}
+		return nil
+	}
+}
 
 // Without a queue a request is sent as it is, with the context of its caller, who
 // gets the outcome, and as many at a time as there are callers.
@@ -65,13 +78,7 @@ func TestNoQueue_StraightToTheSender(t *testing.T) {
 // Retries are as configured, and the caller waits for their end.
 func TestNoQueue_Retries(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
-		failures := 3
-		r := startRig(t, k, &sink{answer: func(context.Context, *call) error {
-			if failures--; failures >= 0 {
-				return errAway
-			}
-			return nil
-		}}, noQueue)
+		r := startRig(t, k, &sink{answer: awayFor(3)}, noQueue)
 		began := time.Now()
 		r.mustSend(k.simple(4, 0))
 		assert.Equal(t, 3*time.Second, time.Since(began))
@@ -178,14 +185,7 @@ func TestNoBatch_SharedDataIsNotChanged(t *testing.T) {
 	for _, mutates := range []bool{false, true} {
 		for _, yaml := range []string{noBatch, noQueue, "sending_queue: {enabled: false}\nretry_on_failure: {enabled: false}"} {
 			eachKind(t, func(t *testing.T, k kind) {
-				failures := 2
-				s := &sink{mutates: mutates, keep: true, answer: func(context.Context, *call) error {
-					if failures--; failures >= 0 {
-						return errAway
-					}
-					return nil
-				}}
-				r := startRig(t, k, s, yaml)
+				r := startRig(t, k, &sink{mutates: mutates, keep: true, answer: awayFor(2)}, yaml)
 				data := k.simple(7, 0)
 				want := k.flatten(data)
 				data.(interface{ MarkReadOnly() }).MarkReadOnly()
@@ -204,14 +204,7 @@ func TestNoBatch_SharedDataIsNotChanged(t *testing.T) {
 // be repeated: also of batches that were merged and cut.
 func TestMutatingExporter_RetriesDeliverIntactData(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
-		failures := 5
-		s := &sink{mutates: true, keep: true, answer: func(context.Context, *call) error {
-			if failures--; failures >= 0 {
-				return errAway
-			}
-			return nil
-		}}
-		r := startRig(t, k, s, "retry_on_failure: {initial_interval: 1s, max_interval: 1s}\nsending_queue: {num_consumers: 2, batch: {max_size: 10, min_size: 10, flush_timeout: 1s}}")
+		r := startRig(t, k, &sink{mutates: true, keep: true, answer: awayFor(5)}, "retry_on_failure: {initial_interval: 1s, max_interval: 1s}\nsending_queue: {num_consumers: 2, batch: {max_size: 10, min_size: 10, flush_timeout: 1s}}")
 		assert.True(t, r.exporter.consumer.Capabilities().MutatesData)
 		var want []string
 		for i := range int64(5) {

@@ -80,14 +80,7 @@ func TestPooling_QueuedDataStaysIntact(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, k kind) {
-				failures := 3
-				s := &sink{keep: true, answer: func(context.Context, *call) error {
-					if failures--; failures >= 0 {
-						return errAway
-					}
-					return nil
-				}}
-				r := startRig(t, k, s, yaml+"\nretry_on_failure: {initial_interval: 1s, max_interval: 1s}")
+				r := startRig(t, k, &sink{keep: true, answer: awayFor(3)}, yaml+"\nretry_on_failure: {initial_interval: 1s, max_interval: 1s}")
 				r.hold()
 				var want []string
 				for i := range int64(10) {
@@ -156,14 +149,14 @@ func TestPooling_ReferencesAreGivenBack(t *testing.T) {
 				return nil
 			}}
 			s := fakeSender(queueSettings{unit: unitItems, slots: 2, batch: set}, doubling, p)
-			defer s.close()
+			defer s.stop()
 			sig := refSignal{mu: &sync.Mutex{}, refs: map[*load]int{}}
 			s.q.signal = sig
 			for i := range 50 {
 				offer(t, s, 7*i, 7)
 			}
-			assert.Len(t, sig.refs, 50)
 			runFor(time.Hour)
+			assert.Len(t, sig.refs, 50)
 			assert.Len(t, p.ids(), 7*50)
 			assert.Zero(t, sig.held(), "references to settled requests")
 			s.q.stop()

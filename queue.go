@@ -85,10 +85,11 @@ type queue[T any] struct {
 	merger payload.Merger[T]
 	base   time.Time
 	pooled bool            // data kept after Consume has to be referenced
-	life   context.Context // ends when the queue is abandoned
+	life   context.Context // ends when the queue is halted
 	end    context.CancelFunc
 	work   func()        // what a worker runs: it calls next until that returns nil
-	ended  chan struct{} // closed when the queue is abandoned and the last worker has ended
+	ended  chan struct{} // closed when the queue is halted and the last worker has ended
+	over   chan struct{} // closed when the queue is abandoned
 
 	mu struct {
 		mutex
@@ -120,8 +121,9 @@ type queue[T any] struct {
 		oldest     *epoch // with pending requests, or current
 		lastSealed *epoch // the newest that a flush sealed; nil: none
 
-		stopping  bool
-		abandoned bool
+		stopping  bool // nothing is admitted
+		halted    bool // nothing is sent
+		abandoned bool // nothing is pending
 	}
 	parked sync.Cond // on mu: workers wait for work
 
@@ -140,6 +142,7 @@ func newQueue[T any](set queueSettings, signal payload.Signal[T], merger payload
 		pooled: pref.UseProtoPooling.IsEnabled(),
 		work:   work,
 		ended:  make(chan struct{}),
+		over:   make(chan struct{}),
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	q.parked.L = &q.mu.mutex
@@ -292,7 +295,7 @@ func (q *queue[T]) await(ctx context.Context, s *settlement[T]) error {
 	case <-ctx.Done():
 		s.gone.Store(true)
 		return ctx.Err()
-	case <-q.life.Done():
+	case <-q.over:
 		select {
 		case <-s.done:
 		default:

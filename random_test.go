@@ -402,7 +402,7 @@ func (h *history) answer(ctx context.Context, c *call) error {
 	a := &attempt{ids: c.ids, lines: h.kind.flatten(c.data), bytes: c.bytes, began: c.began}
 	s, number := h.begin(a)
 	var left []int64
-	a.err, left = h.behave(ctx, c, a, number, len(s.attempts))
+	left, a.err = h.behave(ctx, c, a, number, len(s.attempts))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a.ended = time.Now()
@@ -444,7 +444,7 @@ func (h *history) begin(a *attempt) (*sent, int) {
 
 // behave answers one call. The random numbers depend on the batch and on how
 // often it was tried, and not on the order of calls, which is up to the scheduler.
-func (h *history) behave(ctx context.Context, c *call, a *attempt, number, try int) (err error, left []int64) { //nolint:revive // the error is the answer
+func (h *history) behave(ctx context.Context, c *call, a *attempt, number, try int) (left []int64, err error) {
 	if try > mostFailures || len(c.ids) == 0 {
 		return nil, nil
 	}
@@ -453,25 +453,25 @@ func (h *history) behave(ctx context.Context, c *call, a *attempt, number, try i
 	e := &callError{number: number, class: a.class}
 	switch a.class {
 	case "retryable":
-		return e, nil
+		return nil, e
 	case "throttled":
-		return exporterhelper.NewThrottleRetry(e, time.Duration(rnd.IntN(2000)+1)*time.Millisecond), nil
+		return nil, exporterhelper.NewThrottleRetry(e, time.Duration(rnd.IntN(2000)+1)*time.Millisecond)
 	case "permanent":
-		return consumererror.NewPermanent(e), nil
+		return nil, consumererror.NewPermanent(e)
 	case "partial":
 		rest := remainder(c.data, rnd.IntN(len(c.ids)))
-		return partially(e, rest), h.kind.ids(rest)
+		return h.kind.ids(rest), partially(e, rest)
 	case "hanging":
 		<-ctx.Done()
 		a.class = "unknown"
-		return consumererror.NewPermanent(e), nil
+		return nil, consumererror.NewPermanent(e)
 	case "slow":
 		if pause(ctx, time.Duration(rnd.Int64N(int64(slowness)))) {
 			a.class = ""
 			return nil, nil
 		}
 		a.class = "unknown"
-		return e, nil
+		return nil, e
 	}
 	return nil, nil
 }
@@ -482,8 +482,12 @@ func (b *behaviour) pick(x int) string {
 		percent int
 		class   string
 	}{
-		{b.retryable, "retryable"}, {b.throttled, "throttled"}, {b.permanent, "permanent"},
-		{b.partial, "partial"}, {b.slow, "slow"}, {b.hanging, "hanging"},
+		{b.retryable, "retryable"},
+		{b.throttled, "throttled"},
+		{b.permanent, "permanent"},
+		{b.partial, "partial"},
+		{b.slow, "slow"},
+		{b.hanging, "hanging"},
 	} {
 		if x -= way.percent; x < 0 {
 			return way.class
@@ -551,11 +555,6 @@ func (h *history) late() int64 {
 		}
 	}
 	return int64(n)
-}
-
-// refused says whether a request was not admitted.
-func (r *request) refused() bool {
-	return errors.Is(r.err, exporterhelper.ErrQueueIsFull) || r.err != nil && strings.Contains(r.err.Error(), "can never fit")
 }
 
 // mustBeSound reports what went wrong on the way of a run.

@@ -6,6 +6,7 @@ package batcherexporter
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.uber.org/zap"
@@ -144,14 +145,38 @@ func (s *sender[T]) refusesOversized(b *batch[T], p *part[T]) bool {
 
 // destinationRefuses reports that the backend refuses us and not the data.
 func (s *sender[T]) destinationRefuses(err error) {
-	if ok, held := s.refusing.allow(); ok {
+	if s.health.change(true, err) {
 		s.logger.Error("The destination refuses the exporter, not the data. It is kept, and one batch at a time asks again.",
-			zap.Error(err), zap.Int64("not_logged_since", held))
+			zap.Error(err))
 	}
-	s.status(err)
 }
 
 func (s *sender[T]) destinationAccepts() {
-	s.logger.Info("The destination accepts data again.")
-	s.status(nil)
+	if s.health.change(false, nil) {
+		s.logger.Info("The destination accepts data again.")
+	}
+}
+
+// health tells the collector whether the destination refuses the exporter.
+type health struct {
+	// Fixed after construction.
+	report func(error) // nil: it accepts
+
+	mu struct {
+		sync.Mutex
+		refused bool
+	}
+}
+
+// change reports a change, in the order of the changes, and says whether it is
+// one. It may be called concurrently.
+func (h *health) change(refused bool, err error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.refused == refused {
+		return false
+	}
+	h.mu.refused = refused
+	h.report(err)
+	return true
 }

@@ -142,7 +142,7 @@ func (q *queue[T]) slotFreeLocked() bool {
 // leaves something due behind wakes the next.
 func (q *queue[T]) wakeLocked() {
 	switch {
-	case q.mu.ready.len() == 0 && q.mu.due.len() == 0, q.mu.abandoned:
+	case q.mu.ready.len() == 0 && q.mu.due.len() == 0, q.mu.halted:
 	case q.mu.parked > q.mu.signaled:
 		q.mu.signaled++
 		q.parked.Signal()
@@ -158,7 +158,7 @@ func (q *queue[T]) wakeLocked() {
 func (q *queue[T]) next(fresh *batch[T]) *batch[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.mu.abandoned {
+	for !q.mu.halted {
 		if b := q.tryNextLocked(fresh); b != nil {
 			q.wakeLocked()
 			return b
@@ -192,9 +192,9 @@ func (q *queue[T]) tryNextLocked(fresh *batch[T]) *batch[T] {
 	}
 }
 
-// endLocked tells when the last worker of an abandoned queue has ended.
+// endLocked tells when the last worker of a halted queue has ended.
 func (q *queue[T]) endLocked() {
-	if q.mu.abandoned && q.mu.running == 0 {
+	if q.mu.halted && q.mu.running == 0 && !q.workersEnded() {
 		close(q.ended)
 	}
 }
@@ -206,6 +206,7 @@ func (q *queue[T]) readyLocked() *batch[T] {
 		return nil
 	}
 	b := q.mu.ready.pop()
+	b.idle = false
 	b.part.backoff--
 	q.mu.waiting--
 	if b.failures >= stubbornAfter {
@@ -236,7 +237,7 @@ func (q *queue[T]) pullLocked(b *batch[T]) *batch[T] {
 // armLocked makes the timer fire at `at` or before. It is not moved to later: it
 // then fires once for nothing, which is cheaper than to move it with each batch.
 func (q *queue[T]) armLocked(at instant) {
-	if q.mu.timerAt != 0 && q.mu.timerAt <= at || q.mu.abandoned {
+	if q.mu.timerAt != 0 && q.mu.timerAt <= at || q.mu.halted {
 		return
 	}
 	q.mu.timerAt = at
@@ -252,7 +253,7 @@ func (q *queue[T]) armLocked(at instant) {
 func (q *queue[T]) onTimer() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.abandoned {
+	if q.mu.halted {
 		return
 	}
 	now := q.now()
@@ -274,7 +275,7 @@ func (q *queue[T]) onTimer() {
 	}
 }
 
-// awaitWorkers waits for the workers of an abandoned queue to end. Its error says
+// awaitWorkers waits for the workers of a halted queue to end. Its error says
 // how many calls into the wrapped exporter have not returned when ctx ends.
 func (q *queue[T]) awaitWorkers(ctx context.Context) error {
 	select {
@@ -290,7 +291,7 @@ func (q *queue[T]) awaitWorkers(ctx context.Context) error {
 	return fmt.Errorf("%d calls into the wrapped exporter ignore that they were cancelled and still run", q.mu.running)
 }
 
-// workersEnded says whether the workers of an abandoned queue have ended.
+// workersEnded says whether the workers of a halted queue have ended.
 func (q *queue[T]) workersEnded() bool {
 	select {
 	case <-q.ended:

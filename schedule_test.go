@@ -35,7 +35,7 @@ func TestPartialBatchLeavesAfterFlushTimeout(t *testing.T) {
 			return nil
 		}}
 		s := fakeSender(set, configretry.BackOffConfig{}, p)
-		defer s.close()
+		defer s.stop()
 		offer(t, s, 0, 10)
 		time.Sleep(150 * time.Millisecond)
 		offer(t, s, 10, 10)
@@ -63,7 +63,7 @@ func TestSlotsBoundCalls(t *testing.T) {
 		p := &pushes{answer: func(context.Context, int, []int) error { <-gate; return nil }}
 		set := queueSettings{unit: unitRequests, slots: 10, batch: batchSettings{unit: unitItems, maxItems: 1}}
 		s := fakeSender(set, configretry.BackOffConfig{}, p)
-		defer s.close()
+		defer s.stop()
 		for i := range 1000 {
 			offer(t, s, i, 1)
 		}
@@ -89,7 +89,7 @@ func TestBackoffCostsNoGoroutine(t *testing.T) {
 		}}
 		set := queueSettings{unit: unitRequests, slots: batches, batch: batchSettings{unit: unitItems, maxItems: 1}}
 		s := fakeSender(set, steadyRetry, p)
-		defer s.close()
+		defer s.stop()
 		before := runtime.NumGoroutine()
 		for i := range batches {
 			offer(t, s, i, 1)
@@ -123,7 +123,7 @@ func TestRetryIsNotStarvedByPulls(t *testing.T) {
 		}
 		set := queueSettings{unit: unitRequests, slots: 2, batch: batchSettings{unit: unitItems, maxItems: 1}}
 		s := fakeSender(set, steadyRetry, p)
-		defer s.close()
+		defer s.stop()
 		for i := range 1000 {
 			offer(t, s, i, 1)
 		}
@@ -144,7 +144,7 @@ func TestOneSlotKeepsOrderOverBackoffs(t *testing.T) {
 			return nil
 		}}
 		s := fakeSender(hundreds, steadyRetry, p)
-		defer s.close()
+		defer s.stop()
 		for i := range 50 {
 			offer(t, s, 20*i, 20)
 		}
@@ -165,7 +165,7 @@ func TestPressureEndsLinger(t *testing.T) {
 		}
 		p := &pushes{}
 		s := fakeSender(set, configretry.BackOffConfig{}, p)
-		defer s.close()
+		defer s.stop()
 		began := time.Now()
 		for i := range 30 {
 			offer(t, s, i, 1)
@@ -188,7 +188,7 @@ func TestNoPressureWithoutSlot(t *testing.T) {
 		}
 		p := &pushes{answer: func(context.Context, int, []int) error { <-gate; return nil }}
 		s := fakeSender(set, configretry.BackOffConfig{}, p)
-		defer s.close()
+		defer s.stop()
 		for i := range 32 {
 			offer(t, s, i, 1)
 			synctest.Wait()
@@ -214,7 +214,7 @@ func TestTrickleMakesFullBatches(t *testing.T) {
 			}
 			p := &pushes{}
 			s := fakeSender(set, configretry.BackOffConfig{}, p)
-			defer s.close()
+			defer s.stop()
 			for i := range items {
 				offer(t, s, i, 1)
 				time.Sleep(50 * time.Microsecond)

@@ -47,12 +47,11 @@ type sender[T any] struct {
 	telemetry *telemetry
 	tracer    trace.Tracer
 	logger    *zap.Logger
-	status    func(error) // reports that the destination refuses, or with nil that it does no longer
+	health    *health
 	ceiling   *ceiling
 	isolation *isolation
 	oversized *occasional // log lines about oversized items
 	advised   *occasional // log lines about the ceiling
-	refusing  *occasional // log lines about a destination that refuses
 }
 
 // retries is the state of a batch that is being sent.
@@ -94,11 +93,15 @@ func (s *sender[T]) work() {
 }
 
 // send works off the parts of b until all have an outcome, or the rest has to
-// wait.
+// wait, or is left to a stop.
 func (s *sender[T]) send(b *batch[T]) {
 	for len(b.work.todo) > 0 {
-		if reason, err := s.pointless(b); err != nil {
-			b.work.loseAll(reason, err)
+		if s.q.life.Err() != nil {
+			s.leave(b)
+			return
+		}
+		if err := s.pointless(b); err != nil {
+			b.work.loseAll(dropRetriesExhausted, err)
 			break
 		}
 		p := b.work.next()
@@ -112,25 +115,31 @@ func (s *sender[T]) send(b *batch[T]) {
 			s.passed(b, &p)
 			continue
 		}
-		if wait, v := s.failed(b, &p, err, cancelled); wait > 0 && s.wait(b, wait, v, err) {
+		if d := s.failed(b, &p, err, cancelled); d.wait > 0 {
+			s.wait(b, d, err)
 			return
 		}
 	}
 	s.finish(b)
 }
 
-// pointless says why no attempt with b should begin: the queue was abandoned, and
-// what is sent now would be counted twice; or nobody would learn of it.
-func (s *sender[T]) pointless(b *batch[T]) (dropReason, error) {
-	switch {
-	case s.q.life.Err() != nil:
-		return dropShutdown, errStopping
-	case s.set.direct && b.content.ctx.Err() != nil:
-		return dropRetriesExhausted, fmt.Errorf("%w: %w", errCallersGone, b.content.ctx.Err())
-	case s.q.callersGone(b):
-		return dropRetriesExhausted, errCallersGone
+// leave leaves b to the stop that has halted the queue.
+func (s *sender[T]) leave(b *batch[T]) {
+	if !s.q.park(b) {
+		s.close(b)
 	}
-	return "", nil
+}
+
+// pointless says why no attempt with b should begin although it could: nobody
+// would learn of its outcome.
+func (s *sender[T]) pointless(b *batch[T]) error {
+	if s.set.direct && b.content.ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", errCallersGone, b.content.ctx.Err())
+	}
+	if s.q.callersGone(b) {
+		return errCallersGone
+	}
+	return nil
 }
 
 // begin prepares the attempts with b.
@@ -227,9 +236,9 @@ func (s *sender[T]) passed(b *batch[T], p *part[T]) {
 }
 
 // failed draws the consequence of a failed attempt with p: what is left of it
-// goes back to b's parts or is lost. A wait above 0 says that the rest of b has to wait that long.
-func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (wait time.Duration, v settle.Verdict) {
-	v = settle.Of(err, cancelled)
+// goes back to b's parts or is lost. With a wait above 0, b has to wait.
+func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (d delay) {
+	v := settle.Of(err, cancelled)
 	if v.Class == settle.Unknown {
 		err = settle.NotPermanent(err)
 	}
@@ -243,18 +252,20 @@ func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (
 		s.refused(b, p, v, err)
 	case !v.Retry():
 		w.lose(p, dropPermanent, fmt.Errorf("not retryable error: %w", err))
+	case s.q.life.Err() != nil:
+		w.first(*p)
 	default:
-		reason, final := s.exhausted(b, v, err)
+		final := s.exhausted(b, v, err)
 		if final == nil {
 			w.first(*p)
-			return max(b.retries.next, 1), v
+			return delay{max(b.retries.next, 1), v.Delay, v.Class == settle.Destination}
 		}
-		w.lose(p, reason, final)
+		w.lose(p, dropRetriesExhausted, final)
 		if s.set.retry.Enabled {
-			w.loseAll(reason, final)
+			w.loseAll(dropRetriesExhausted, final)
 		}
 	}
-	return 0, v
+	return delay{}
 }
 
 // keepRemainder reduces p to what the wrapped exporter reports as not delivered,
@@ -299,21 +310,19 @@ func (s *sender[T]) keepRemainder(b *batch[T], p *part[T], err error) {
 
 // exhausted decides whether b may be tried again, and sets when. Otherwise the
 // error says why not.
-func (s *sender[T]) exhausted(b *batch[T], v settle.Verdict, err error) (dropReason, error) {
+func (s *sender[T]) exhausted(b *batch[T], v settle.Verdict, err error) error {
 	r := &b.retries
 	r.next = max(r.backoff.NextBackOff(), v.Delay)
 	deadline, limited := s.callerDeadline(b)
 	switch limit := s.set.retry.MaxElapsedTime; {
-	case s.q.life.Err() != nil:
-		return dropShutdown, fmt.Errorf("%w: %w", errStopping, err)
 	case !s.set.retry.Enabled:
-		return dropRetriesExhausted, err
+		return err
 	case limited && time.Until(deadline) < r.next:
-		return dropRetriesExhausted, fmt.Errorf("%w before the next attempt: %w", context.DeadlineExceeded, err)
+		return fmt.Errorf("%w before the next attempt: %w", context.DeadlineExceeded, err)
 	case limit > 0 && r.next > limit-time.Since(r.began):
-		return dropRetriesExhausted, fmt.Errorf("no more retries left: %w", err)
+		return fmt.Errorf("no more retries left: %w", err)
 	}
-	return "", nil
+	return nil
 }
 
 // callerDeadline is when the caller of a batch ends that has no queue.
@@ -324,21 +333,18 @@ func (s *sender[T]) callerDeadline(b *batch[T]) (time.Time, bool) {
 	return b.content.ctx.Deadline()
 }
 
-// wait lets b wait for its next attempt. It reports false if the queue was
-// abandoned, and then b has lost what was left.
-func (s *sender[T]) wait(b *batch[T], d time.Duration, v settle.Verdict, err error) bool {
+// wait lets b wait for its next attempt.
+func (s *sender[T]) wait(b *batch[T], d delay, err error) {
 	s.logger.Info("Exporting failed. Will retry the batch after interval.",
-		zap.Error(err), zap.Duration("interval", d), zap.Int("items", b.items-b.work.sent))
+		zap.Error(err), zap.Duration("interval", d.wait), zap.Int("items", b.items-b.work.sent))
 	b.retries.span.AddEvent("Exporting failed. Will retry the batch after interval.",
-		trace.WithAttributes(attribute.String("interval", d.String()), attribute.String("error", err.Error())))
-	if v.Class == settle.Destination {
+		trace.WithAttributes(attribute.String("interval", d.wait.String()), attribute.String("error", err.Error())))
+	if d.destination {
 		s.destinationRefuses(err)
 	}
-	if s.q.delay(b, delay{d, v.Delay, v.Class == settle.Destination}) {
-		return true
+	if !s.q.delay(b, d) {
+		s.close(b)
 	}
-	b.work.loseAll(dropShutdown, fmt.Errorf("%w: %w", errStopping, err))
-	return false
 }
 
 // finish settles b and reports its outcome, unless the queue was abandoned, which
@@ -379,10 +385,19 @@ func (s *sender[T]) endSpan(b *batch[T], o *outcome) {
 	span.End()
 }
 
-// closeGiven ends the reports of the batches that an abandoned queue gave up.
+// closeGiven ends the reports of the batches that an abandoned queue gave up, and
+// counts what they had delivered.
 func (s *sender[T]) closeGiven() {
 	for _, b := range s.q.given {
-		s.endSpan(b, &outcome{sent: b.work.sent})
-		s.telemetry.sendEnded()
+		if b.work.sent > 0 {
+			s.telemetry.sent(b.work.sent)
+		}
+		s.close(b)
 	}
+}
+
+// close ends the reports of a batch that is not settled.
+func (s *sender[T]) close(b *batch[T]) {
+	s.endSpan(b, &outcome{sent: b.work.sent})
+	s.telemetry.sendEnded()
 }

@@ -58,7 +58,7 @@ func watch(t *testing.T, set queueSettings, retry configretry.BackOffConfig, p *
 	s.tracer = metadata.Tracer(metadatatest.NewSettings(tt).TelemetrySettings)
 	core, logs := observer.New(zap.DebugLevel)
 	s.logger = zap.New(core)
-	t.Cleanup(s.close)
+	t.Cleanup(s.stop)
 	return watchedSender{s, logs, tt}
 }
 

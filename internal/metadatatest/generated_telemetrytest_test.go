@@ -37,6 +37,10 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
+	require.NoError(t, tb.RegisterExporterBatcherSizeCeilingCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	require.NoError(t, tb.RegisterExporterQueueCapacityCallback(func(_ context.Context, observer metric.Int64Observer) error {
 		observer.Observe(1)
 		return nil
@@ -48,6 +52,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterBatcherBatches.Add(context.Background(), 1)
 	tb.ExporterBatcherDroppedItems.Add(context.Background(), 1)
 	tb.ExporterBatcherFailedAttempts.Add(context.Background(), 1)
+	tb.ExporterBatcherSplits.Add(context.Background(), 1)
 	tb.ExporterBatcherTimeInQueue.Record(context.Background(), 1)
 	tb.ExporterEnqueueFailedLogRecords.Add(context.Background(), 1)
 	tb.ExporterEnqueueFailedMetricPoints.Add(context.Background(), 1)
@@ -83,6 +88,12 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[float64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterBatcherPartitions(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterBatcherSizeCeiling(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterBatcherSplits(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterBatcherTimeInQueue(t, testTel,

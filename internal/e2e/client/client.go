@@ -22,6 +22,7 @@ type Client interface {
 // Transport is a way to reach an OTLP receiver.
 type Transport string
 
+// The transports of OTLP, with the names that the receiver's configuration has.
 const (
 	GRPC Transport = "grpc"
 	HTTP Transport = "http"

@@ -5,6 +5,7 @@ package otlpdata
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +16,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// ReadFile counts what the file exporter wrote: each line is one request.
+// lineStart tells the signal of a line.
+var lineStart = map[Signal][]byte{
+	Traces:  []byte(`{"resourceSpans"`),
+	Logs:    []byte(`{"resourceLogs"`),
+	Metrics: []byte(`{"resourceMetrics"`),
+}
+
+// ReadFile counts what the file exporter wrote of one signal: each line is one
+// request. Lines of other signals are passed over, since signals may share a file.
 func ReadFile(signal Signal, path string) (*Tally, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -32,6 +41,12 @@ func ReadFile(signal Signal, path string) (*Tally, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d of %s does not end: %w", n, path, err)
+		}
+		if !bytes.HasPrefix(line, []byte("{")) {
+			return nil, fmt.Errorf("line %d of %s is not a request: %.40q", n, path, line)
+		}
+		if !bytes.HasPrefix(line, lineStart[signal]) {
+			continue
 		}
 		if err := tally.addLine(signal, line); err != nil {
 			return nil, fmt.Errorf("line %d of %s: %w", n, path, err)

@@ -8,6 +8,7 @@ package otlpdata
 // Signal is a kind of telemetry, under the name that pipelines give it.
 type Signal string
 
+// The signals that OTLP is stable for.
 const (
 	Traces  Signal = "traces"
 	Logs    Signal = "logs"

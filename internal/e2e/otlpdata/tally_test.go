@@ -73,7 +73,7 @@ func TestReadFile(t *testing.T) {
 	}
 	for _, signal := range Signals() {
 		t.Run(string(signal), func(t *testing.T) {
-			var content []byte
+			content := []byte(`{"resourceOthers":[]}` + "\n")
 			for _, r := range []Range{first, second} {
 				line, err := lines[signal](r)
 				require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestReadFile(t *testing.T) {
 
 			require.NoError(t, os.WriteFile(path, content[:len(content)-1], 0o600))
 			_, err = ReadFile(signal, path)
-			assert.ErrorContains(t, err, "line 2 of "+path+" does not end")
+			assert.ErrorContains(t, err, "line 3 of "+path+" does not end")
 		})
 	}
 }

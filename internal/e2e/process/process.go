@@ -33,11 +33,14 @@ type Settings struct {
 
 // Process is a child that was started.
 type Process struct {
-	name   string
-	cmd    *exec.Cmd
-	output *output
-	ended  chan struct{} // closed when the child has ended and err is set
-	err    error
+	// Fixed after construction.
+	name    string
+	logPath string
+	cmd     *exec.Cmd
+	output  *output
+
+	ended chan struct{} // closed when the child has ended
+	err   error         // how, written before ended is closed
 }
 
 // Start starts the child and waits until it is ready. If it ends before, or the
@@ -57,9 +60,12 @@ func Start(ctx context.Context, set Settings) (*Process, error) {
 		out.close()
 		return nil, fmt.Errorf("start %s: %w", set.Name, err)
 	}
-	p := &Process{name: set.Name, cmd: cmd, output: out, ended: make(chan struct{})}
+	p := &Process{name: set.Name, logPath: set.LogPath, cmd: cmd, output: out, ended: make(chan struct{})}
 	go p.wait()
-	return p, p.waitReady(ctx)
+	if err := p.waitReady(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func (p *Process) wait() {
@@ -96,13 +102,25 @@ func (p *Process) Ended() <-chan struct{} { return p.ended }
 func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.ended:
+		return p.outcome()
 	case <-ctx.Done():
 		return fmt.Errorf("%s still runs: %w", p.name, ctx.Err())
 	}
+}
+
+// outcome is nil if the child has ended with the exit status 0.
+func (p *Process) outcome() error {
 	if p.err != nil {
-		return fmt.Errorf("%s: %w\n%s", p.name, p.err, p.output.tail())
+		return fmt.Errorf("%s: %w%s", p.name, p.err, p.seeLog())
 	}
 	return nil
+}
+
+func (p *Process) seeLog() string {
+	if p.logPath == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (its output is in %s)", p.logPath)
 }
 
 // Terminate asks the child to stop, as a service manager does.
@@ -112,11 +130,13 @@ func (p *Process) Terminate() { p.signal(syscall.SIGTERM) }
 // the child is killed, which is an error, as is an exit status other than zero.
 func (p *Process) Stop(ctx context.Context) error {
 	p.Terminate()
-	err := p.Wait(ctx)
-	if ctx.Err() != nil {
+	select {
+	case <-p.ended:
+		return p.outcome()
+	case <-ctx.Done():
 		p.Kill()
+		return fmt.Errorf("%s did not stop in time and was killed: %w%s", p.name, ctx.Err(), p.seeLog())
 	}
-	return err
 }
 
 // Kill ends the child at once if it still runs, and waits until it is gone.

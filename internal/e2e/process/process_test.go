@@ -50,9 +50,8 @@ func TestStartKillsAChildThatIsNeverReady(t *testing.T) {
 	defer cancel()
 	set := script("exec sleep 60")
 	set.Ready = "ready now"
-	p, err := Start(ctx, set)
+	_, err := Start(ctx, set)
 	assert.ErrorContains(t, err, "script was not ready in time: context deadline exceeded")
-	<-p.Ended()
 }
 
 func TestStopWaitsForTheChild(t *testing.T) {
@@ -71,13 +70,16 @@ func TestStopKillsAChildThatDoesNotStop(t *testing.T) {
 	p := start(t, set)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	assert.ErrorContains(t, p.Stop(ctx), "script still runs: context deadline exceeded")
+	assert.ErrorContains(t, p.Stop(ctx), "script did not stop in time and was killed: context deadline exceeded")
 	<-p.Ended()
 }
 
 func TestWaitReportsTheExitStatus(t *testing.T) {
-	p := start(t, script("echo out of space; exit 1"))
-	assert.ErrorContains(t, p.Wait(t.Context()), "script: exit status 1\nout of space")
+	set := script("echo out of space; exit 1")
+	set.LogPath = filepath.Join(t.TempDir(), "log")
+	p := start(t, set)
+	assert.EqualError(t, p.Wait(t.Context()), "script: exit status 1 (its output is in "+set.LogPath+")")
+	assert.Equal(t, "out of space", p.Output())
 }
 
 func TestFreeAddressGivesNoneTwice(t *testing.T) {

@@ -96,9 +96,15 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer) // the collector may have gone; there is nobody else to tell
 }
 
+// set makes the snapshot the latest, unless it is older: a collector that stops gives
+// up the upload that is under way and makes a last one, and the first may be read
+// after the second.
 func (s *Server) set(latest Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if latest.collected < s.mu.latest.collected {
+		return
+	}
 	s.mu.latest = latest
 	close(s.mu.update)
 	s.mu.update = make(chan struct{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 )
@@ -22,8 +23,8 @@ func listen(t *testing.T) *Server {
 	return server
 }
 
-// sums returns a sum with one series for each trigger.
-func sums(values map[string]int64) pmetric.Metrics {
+// sums returns a sum with one series for each trigger, as collected at a time.
+func sums(at pcommon.Timestamp, values map[string]int64) pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	m := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
 	m.SetName("batches")
@@ -31,6 +32,7 @@ func sums(values map[string]int64) pmetric.Metrics {
 	for trigger, value := range values {
 		p := points.AppendEmpty()
 		p.SetIntValue(value)
+		p.SetTimestamp(at)
 		p.Attributes().PutStr("trigger", trigger)
 	}
 	return md
@@ -46,8 +48,12 @@ func post(t *testing.T, server *Server, body []byte) int {
 func TestServerHoldsTheLatest(t *testing.T) {
 	server := listen(t)
 	assert.False(t, server.Latest().Has("batches"))
-	for _, size := range []int64{1, 5} {
-		request := pmetricotlp.NewExportRequestFromMetrics(sums(map[string]int64{"size": size, "timeout": 2}))
+	// The last arrives late: it is older than the one before.
+	for _, one := range []struct {
+		at   pcommon.Timestamp
+		size int64
+	}{{1, 1}, {3, 5}, {2, 4}} {
+		request := pmetricotlp.NewExportRequestFromMetrics(sums(one.at, map[string]int64{"size": one.size, "timeout": 2}))
 		body, err := request.MarshalProto()
 		require.NoError(t, err)
 		assert.Equal(t, http.StatusOK, post(t, server, body))
@@ -76,8 +82,8 @@ func TestServerWait(t *testing.T) {
 		assert.NoError(t, err)
 		found <- snapshot
 	}()
-	server.set(newSnapshot(sums(map[string]int64{"size": 1})))
-	server.set(newSnapshot(sums(map[string]int64{"size": 2})))
+	server.set(newSnapshot(sums(1, map[string]int64{"size": 1})))
+	server.set(newSnapshot(sums(2, map[string]int64{"size": 2})))
 	assert.Equal(t, 2, (<-found).Value("batches", nil))
 
 	ended, cancel := context.WithCancel(t.Context())

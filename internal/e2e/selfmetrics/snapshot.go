@@ -16,6 +16,8 @@ import (
 type Snapshot struct {
 	At     time.Time
 	series []series
+	// collected is when the collector read its metrics, by its clock.
+	collected pcommon.Timestamp
 }
 
 // series is one data point of a sum, a gauge or a histogram.
@@ -105,6 +107,7 @@ func (s *Snapshot) add(m pmetric.Metric) {
 		s.addNumbers(m.Name(), m.Sum().DataPoints())
 	case pmetric.MetricTypeHistogram:
 		for _, p := range m.Histogram().DataPoints().All() {
+			s.collected = max(s.collected, p.Timestamp())
 			s.series = append(s.series, series{
 				name: m.Name(), attributes: texts(p.Attributes()), value: p.Sum(), count: p.Count(),
 			})
@@ -114,6 +117,7 @@ func (s *Snapshot) add(m pmetric.Metric) {
 
 func (s *Snapshot) addNumbers(name string, points pmetric.NumberDataPointSlice) {
 	for _, p := range points.All() {
+		s.collected = max(s.collected, p.Timestamp())
 		value := p.DoubleValue()
 		if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
 			value = float64(p.IntValue())

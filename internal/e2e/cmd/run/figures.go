@@ -11,13 +11,19 @@ import (
 // triggers are what can make a batch due, in the order in which they are printed.
 var triggers = []string{"size", "timeout", "pressure", "flush", "shutdown"}
 
+// report is what the batching collector has counted since its start.
+type report struct {
+	signals map[otlpdata.Signal]figures
+	// The histogram of batch sizes, which does not tell signals apart.
+	batches, batchedItems int
+}
+
 // figures are what the batching collector has counted of one signal.
 type figures struct {
 	requests  int // that the receiver accepted
 	accepted  int // items in them
 	refused   int // items that the receiver refused
 	batches   int
-	sent      int // items in them that arrived, as far as the collector knows
 	queueSize int // items that wait or are being sent
 	queueRoom int
 	due       map[string]int // batches, by what made them due
@@ -30,8 +36,13 @@ var names = map[otlpdata.Signal]struct{ items, service string }{
 	otlpdata.Metrics: {items: "metric_points", service: "MetricsService"},
 }
 
-func readFigures(s selfmetrics.Snapshot) map[otlpdata.Signal]figures {
-	all := map[otlpdata.Signal]figures{}
+func readReport(s selfmetrics.Snapshot) report {
+	ours := selfmetrics.Match{"exporter": "batcher"}
+	r := report{
+		signals:      map[otlpdata.Signal]figures{},
+		batches:      s.Count("otelcol_exporter_queue_batch_send_size", ours),
+		batchedItems: s.Value("otelcol_exporter_queue_batch_send_size", ours),
+	}
 	for _, signal := range otlpdata.Signals() {
 		name := names[signal]
 		ours := selfmetrics.Match{"exporter": "batcher", "data_type": string(signal)}
@@ -42,7 +53,6 @@ func readFigures(s selfmetrics.Snapshot) map[otlpdata.Signal]figures {
 			accepted:  s.Value("otelcol_receiver_accepted_"+name.items, nil),
 			refused:   s.Value("otelcol_receiver_refused_"+name.items, nil),
 			batches:   s.Value("otelcol_exporter_batcher_batches", ours),
-			sent:      s.Value("otelcol_exporter_sent_"+name.items, selfmetrics.Match{"exporter": "batcher"}),
 			queueSize: s.Value("otelcol_exporter_queue_size", ours),
 			queueRoom: s.Value("otelcol_exporter_queue_capacity", ours),
 			due:       map[string]int{},
@@ -51,9 +61,9 @@ func readFigures(s selfmetrics.Snapshot) map[otlpdata.Signal]figures {
 			ours["trigger"] = trigger
 			f.due[trigger] = s.Value("otelcol_exporter_batcher_batches", ours)
 		}
-		all[signal] = f
+		r.signals[signal] = f
 	}
-	return all
+	return r
 }
 
 // sum adds up the signals.
@@ -64,7 +74,6 @@ func sum(all map[otlpdata.Signal]figures) figures {
 		total.accepted += f.accepted
 		total.refused += f.refused
 		total.batches += f.batches
-		total.sent += f.sent
 		total.queueSize += f.queueSize
 		total.queueRoom += f.queueRoom
 		for trigger, n := range f.due {

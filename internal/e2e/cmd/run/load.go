@@ -41,7 +41,7 @@ func (s *session) printReports(ctx context.Context, view *view) {
 			return
 		}
 		last = snapshot.At
-		view.printLine(view.elapsed(last), readFigures(snapshot))
+		view.printLine(view.elapsed(last), readReport(snapshot))
 	}
 }
 

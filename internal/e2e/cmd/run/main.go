@@ -17,7 +17,10 @@ import (
 	"time"
 )
 
-var errInterrupted = errors.New("interrupted before the load was complete")
+var (
+	errInterrupted = errors.New("interrupted before the load was complete")
+	errKilled      = errors.New("interrupted again: the collectors were killed, and nothing was checked")
+)
 
 // settings are the flags.
 type settings struct {
@@ -45,7 +48,7 @@ func main() {
 
 	ctx, loadCtx := interruptible()
 	switch err := run(ctx, loadCtx, set); {
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, errInterrupted), errors.Is(err, errKilled):
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(128 + int(syscall.SIGINT))
 	case err != nil:

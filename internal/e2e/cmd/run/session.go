@@ -51,10 +51,14 @@ func run(ctx, loadCtx context.Context, set settings) error {
 	if err := s.sendLoad(loadCtx, view); err != nil {
 		return err
 	}
-	if err := s.stop(ctx); err != nil {
+	err = s.stop(ctx)
+	if ctx.Err() != nil {
+		return errKilled
+	}
+	if err != nil {
 		return err
 	}
-	last := readFigures(s.watch.Latest())
+	last := readReport(s.watch.Latest())
 	view.printLine("stop", last)
 	results, err := s.results(last)
 	if err != nil {
@@ -160,14 +164,14 @@ func (s *session) close() {
 	_ = s.watch.Close() // nothing is sent to it any more
 }
 
-func (s *session) results(last map[otlpdata.Signal]figures) ([]result, error) {
+func (s *session) results(last report) ([]result, error) {
 	var results []result
 	for _, signal := range otlpdata.Signals() {
 		tally, err := otlpdata.ReadFile(signal, s.output(string(signal)+".json"))
 		if err != nil {
 			return nil, fmt.Errorf("what the backend wrote: %w", err)
 		}
-		results = append(results, newResult(signal, last[signal], tally, s.maxItems))
+		results = append(results, newResult(signal, last.signals[signal], tally, s.maxItems))
 	}
 	return results, nil
 }

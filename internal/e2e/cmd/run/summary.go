@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/pullbatch/batcherexporter/internal/e2e/otlpdata"
 )
@@ -112,7 +113,7 @@ func rows() []row {
 }
 
 func printSummary(out io.Writer, results []result) {
-	columns := append(results[:len(results):len(results)], total(results))
+	columns := slices.Concat(results, []result{total(results)})
 	fmt.Fprintln(out)
 	for _, row := range rows() {
 		fmt.Fprintf(out, "%-16s", row.name)

@@ -9,19 +9,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/pullbatch/batcherexporter/internal/e2e/otlpdata"
 )
 
 // view prints what happened since the last line.
 type view struct {
 	out      io.Writer
 	began    time.Time
-	previous figures
+	previous report
 }
 
 func newView(out io.Writer, began time.Time) *view {
-	v := &view{out: out, began: began, previous: figures{}}
+	v := &view{out: out, began: began}
 	fmt.Fprintf(out, "%6s%14s%12s%14s%14s%16s   %s\n",
 		"time", "requests in", "items in", "batches out", "items/batch", "queue", "batches due by")
 	return v
@@ -32,25 +30,24 @@ func (v *view) elapsed(at time.Time) string {
 	return fmt.Sprintf("%.0f s", at.Sub(v.began).Seconds())
 }
 
-func (v *view) printLine(name string, all map[otlpdata.Signal]figures) {
-	now := sum(all)
-	batches := now.batches - v.previous.batches
-	fmt.Fprintf(v.out, "%6s%14s%12s%14s%14s%16s   %s\n", name,
-		grouped(now.requests-v.previous.requests),
-		grouped(now.accepted-v.previous.accepted),
-		grouped(batches),
-		average(now.sent-v.previous.sent, batches),
+func (v *view) printLine(name string, r report) {
+	before, now := sum(v.previous.signals), sum(r.signals)
+	line := fmt.Sprintf("%6s%14s%12s%14s%14s%16s   %s", name,
+		grouped(now.requests-before.requests),
+		grouped(now.accepted-before.accepted),
+		grouped(now.batches-before.batches),
+		average(r.batchedItems-v.previous.batchedItems, r.batches-v.previous.batches),
 		fill(now.queueSize, now.queueRoom),
-		v.dueSince(now))
-	v.previous = now
+		dueBetween(before, now))
+	fmt.Fprintln(v.out, strings.TrimRight(line, " "))
+	v.previous = r
 }
 
-// dueSince lists what made batches due since the last line, most common first by
-// the order of triggers.
-func (v *view) dueSince(now figures) string {
+// dueBetween lists what made batches due.
+func dueBetween(before, now figures) string {
 	var parts []string
 	for _, trigger := range triggers {
-		if n := now.due[trigger] - v.previous.due[trigger]; n > 0 {
+		if n := now.due[trigger] - before.due[trigger]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", trigger, grouped(n)))
 		}
 	}
