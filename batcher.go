@@ -323,7 +323,7 @@ func (q *queue[T]) gather(b *batch[T]) {
 		if e.rare != nil && e.rare.done != nil {
 			b.waiting = append(b.waiting, waitedFor[T]{e.rare, b.content.sources})
 		}
-		q.add(c, e.ctx, e.data)
+		q.add(e.ctx, c, e.data)
 		switch {
 		case !q.pooled:
 		case first:
@@ -344,11 +344,11 @@ func (q *queue[T]) addPiece(b *batch[T], p piece[T]) {
 	}
 	p.source = b.content.sources
 	b.pieces = append(b.pieces, p)
-	q.add(&b.content, p.of.ctx, q.signal.Cut(p.of.data, p.of.positions(q.signal), p.from, p.to))
+	q.add(p.of.ctx, &b.content, q.signal.Cut(p.of.data, p.of.positions(q.signal), p.from, p.to))
 }
 
 // add appends data to the batch. A batch of one source is that source.
-func (q *queue[T]) add(c *content[T], ctx context.Context, data T) {
+func (q *queue[T]) add(ctx context.Context, c *content[T], data T) {
 	c.sources++
 	if c.sources == 1 {
 		c.data, c.ctx = data, ctx

@@ -171,7 +171,7 @@ func TestFieldCase29_RecoversAfterAnOutage(t *testing.T) {
 		assert.Positive(t, refused)
 		runFor(35*time.Second - time.Since(began))
 		assert.Zero(t, r.metric("queue_size"))
-		assert.EqualValues(t, accepted, r.metric("sent_log_records"))
+		assert.Equal(t, accepted, r.metric("sent_log_records"))
 		assert.Zero(t, r.metric("batcher_backoff_batches"))
 	})
 }

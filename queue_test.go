@@ -230,8 +230,10 @@ func TestBlockedOffersAreServedInOrder(t *testing.T) {
 
 func TestStopWakesBlockedOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueSettings{unit: unitRequests, capacity: 1, slots: 1, blockOnOverflow: true,
-			batch: batchSettings{minSize: 1 << 20, flushTimeout: time.Hour}}, fakeSignal{}, fakeMerger{}, func() {})
+		q := newQueue(queueSettings{
+			unit: unitRequests, capacity: 1, slots: 1, blockOnOverflow: true,
+			batch: batchSettings{minSize: 1 << 20, flushTimeout: time.Hour},
+		}, fakeSignal{}, fakeMerger{}, func() {})
 		_, err := q.offer(context.Background(), numbers(0, 1))
 		require.NoError(t, err)
 		done := make(chan error)

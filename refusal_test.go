@@ -22,7 +22,6 @@ import (
 )
 
 var (
-	errSize    = consumererror.NewOTLPHTTPError(errors.New("payload too large"), 413)
 	errContent = consumererror.NewPermanent(status.Error(codes.InvalidArgument, "bad record"))
 	errLogin   = consumererror.NewPermanent(status.Error(codes.Unauthenticated, "key expired"))
 )

@@ -81,7 +81,7 @@ type troubles struct {
 	rnd *rand.Rand
 }
 
-func (b *troubles) answer(ctx context.Context, c *call) error {
+func (b *troubles) answer(ctx context.Context, _ *call) error {
 	b.mu.Lock()
 	n, pause := b.rnd.IntN(12), time.Duration(b.rnd.IntN(30))*time.Millisecond
 	b.mu.Unlock()

@@ -153,8 +153,7 @@ type backendStatus struct {
 func statusOf(err error) backendStatus {
 	s := backendStatus{text: err.Error()}
 	s.http = httpStatusIn(s.text)
-	var typed *consumererror.Error
-	if errors.As(err, &typed) {
+	if _, typed := errors.AsType[*consumererror.Error](err); typed {
 		// ToGRPCStatus panics without a typed error, and both derive one status
 		// from the other, so they are asked only here.
 		s.http, s.grpc = consumererror.ToHTTPStatus(err), consumererror.ToGRPCStatus(err)
@@ -179,10 +178,10 @@ func (s backendStatus) code() codes.Code {
 // its own: ResourceExhausted is also a quota, and only the text of the gRPC
 // library tells which.
 func (s backendStatus) tooLarge() bool {
-	switch {
-	case s.http == http.StatusRequestEntityTooLarge:
+	switch s.http {
+	case http.StatusRequestEntityTooLarge:
 		return true
-	case s.http == http.StatusBadRequest:
+	case http.StatusBadRequest:
 		return saysBodyTooLarge(s.text)
 	}
 	return s.code() == codes.ResourceExhausted && saysMessageTooLarge(s.text)
@@ -277,12 +276,12 @@ func delayOf(err error) time.Duration {
 	return 0
 }
 
-// notPermanent hides from errors.As what err is called, and keeps its identity for
+// notPermanentError hides from errors.As what err is called, and keeps its identity for
 // errors.Is.
-type notPermanent struct{ err error }
+type notPermanentError struct{ err error }
 
-func (e notPermanent) Error() string        { return e.err.Error() }
-func (e notPermanent) Is(target error) bool { return errors.Is(e.err, target) }
+func (e notPermanentError) Error() string        { return e.err.Error() }
+func (e notPermanentError) Is(target error) bool { return errors.Is(e.err, target) }
 
 // NotPermanent returns err such that nobody takes it for permanent. Some exporters
 // call it so when we end an attempt.
@@ -290,5 +289,5 @@ func NotPermanent(err error) error {
 	if !IsPermanent(err) {
 		return err
 	}
-	return notPermanent{err}
+	return notPermanentError{err}
 }

@@ -95,7 +95,7 @@ func Branches(err error) []error {
 func joined(err error) []error {
 	for err != nil && !isOwnClass(err) {
 		if joins[reflect.TypeOf(err)] {
-			if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // looks at this error alone
+			if many, ok := err.(interface{ Unwrap() []error }); ok {
 				return many.Unwrap()
 			}
 		}
