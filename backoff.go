@@ -4,7 +4,6 @@
 package batcherexporter
 
 import (
-	"slices"
 	"time"
 )
 
@@ -12,6 +11,10 @@ import (
 // of those ends as many, so a backend that is back is asked twice as much with
 // each round, and not by all at once.
 const wokenBySuccess = 2
+
+// stubbornAfter is the number of failures after which a batch no longer keeps a
+// new one from being tried.
+const stubbornAfter = 3
 
 // delay is how long a batch has to wait.
 type delay struct {
@@ -32,75 +35,113 @@ func (q *queue[T]) delay(b *batch[T], d delay) bool {
 	p := b.part
 	p.backoff++
 	q.mu.waiting++
-	if b.failures++; b.failures >= stubbornAfter {
-		p.stubborn++
-	}
+	q.failedLocked(b)
 	now := q.now()
 	b.retryAt, b.notBefore = now.after(d.wait), now.after(d.atLeast)
-	if d.destination && p.prober == nil {
-		p.prober = b
+	switch {
+	case d.destination && !b.outlived:
+		q.keepLocked(b)
+	case p.prober == b:
+		// It no longer tells what the destination thinks of the others.
+		q.releaseLocked(p)
+		q.waitLocked(b)
+	default:
+		q.waitLocked(b)
 	}
-	if d.destination && p.prober != b {
-		p.kept = append(p.kept, b)
-		return true
-	}
-	q.mu.backoff.insert(b)
-	q.armLocked(b.retryAt)
+	q.resumeLocked(p)
 	return true
 }
 
-// heldBackLocked says whether nothing new may be taken from p. It has as many
-// batches in backoff as there are slots: what waits behind them would fail as
-// well, and out of order.
-//
-// A batch that always fails must not stop its partition for ever. So one place
-// more is for a batch that has not failed, if all that wait have failed
-// several times. With one slot there is no such place: there the order counts.
-func (q *queue[T]) heldBackLocked(p *partition[T]) bool {
-	if p.prober != nil {
-		return true
+// failedLocked counts a failure of b.
+func (q *queue[T]) failedLocked(b *batch[T]) {
+	b.failures++
+	switch b.failures {
+	case 1:
+		b.part.failing++
+	case stubbornAfter:
+		b.part.stubborn++
 	}
-	if p.backoff < q.set.slots {
-		return false
-	}
-	return q.set.slots == 1 || p.backoff > q.set.slots || p.stubborn < p.backoff
 }
 
-// stubbornAfter is the number of failures after which a batch no longer keeps a
-// new one from being tried.
-const stubbornAfter = 3
+// waitLocked lets b wait until its time comes.
+func (q *queue[T]) waitLocked(b *batch[T]) {
+	q.mu.backoff.insert(b)
+	q.armLocked(b.retryAt)
+}
 
-// answeredLocked draws the consequence of b's end for what waits in its
-// partition. It reports whether a destination that refused has accepted.
-func (q *queue[T]) answeredLocked(b *batch[T], delivered bool) (recovered bool) {
+// keepLocked keeps b, which the destination refused whatever its data. One batch
+// asks again, the one that was kept first; the others wait for its answer.
+func (q *queue[T]) keepLocked(b *batch[T]) {
 	p := b.part
-	recovered = p.prober != nil && delivered
-	switch {
-	case recovered:
-		p.prober = nil
-		for _, k := range p.kept {
-			q.mu.ready.push(k)
-		}
-		p.kept = nil
-	case p.prober == b:
-		p.prober = nil
-		q.probeNextLocked(p)
-	}
-	if delivered && p.backoff > 0 {
-		q.wakeBackoffsLocked(p, wokenBySuccess)
-	}
-	return recovered
-}
-
-// probeNextLocked lets the batch that was refused first ask again.
-func (q *queue[T]) probeNextLocked(p *partition[T]) {
-	if len(p.kept) == 0 {
+	p.kept = append(p.kept, b)
+	if p.prober != nil && p.prober != b {
 		return
 	}
 	p.prober = p.kept[0]
-	p.kept = slices.Delete(p.kept, 0, 1)
-	q.mu.backoff.insert(p.prober)
-	q.armLocked(p.prober.retryAt)
+	p.kept = p.kept[1:]
+	p.prober.retryAt = max(p.prober.retryAt, b.retryAt)
+	q.waitLocked(p.prober)
+}
+
+// releaseLocked lets the batches that are kept wait as others do.
+func (q *queue[T]) releaseLocked(p *partition[T]) {
+	p.prober = nil
+	for _, k := range p.kept {
+		q.waitLocked(k)
+	}
+	p.kept = nil
+}
+
+// heldBackLocked says whether nothing new may be taken from p. As many of its
+// batches have failed as there are slots: what comes behind them would fail as
+// well, and out of order. Or the destination refuses the exporter.
+//
+// A batch that always fails must not stop its partition for ever. So one place
+// more is for a batch that has not failed, once all that have did so several
+// times. With one slot there is no such place: there the order counts.
+func (q *queue[T]) heldBackLocked(p *partition[T]) bool {
+	switch tried := p.active > p.failing; {
+	case p.prober != nil:
+		return q.set.slots == 1 || len(p.kept) >= q.set.slots || p.prober.failures < stubbornAfter || tried
+	case p.failing < q.set.slots:
+		return false
+	default:
+		return q.set.slots == 1 || p.failing > q.set.slots || p.stubborn < p.failing || tried
+	}
+}
+
+// answeredLocked draws the consequence of b's end for what waits in its
+// partition.
+func (q *queue[T]) answeredLocked(b *batch[T], delivered bool) {
+	p := b.part
+	if b.failures > 0 {
+		p.failing--
+	}
+	if b.failures >= stubbornAfter {
+		p.stubborn--
+	}
+	switch {
+	case p.prober == nil:
+	case delivered:
+		q.acceptedLocked(p)
+	case p.prober == b:
+		q.releaseLocked(p)
+	}
+	if delivered && p.failing > 0 {
+		q.wakeBackoffsLocked(p, wokenBySuccess)
+	}
+}
+
+// acceptedLocked lets all go that the destination refused. A batch that it
+// refuses again, although it takes others, is not held up for them.
+func (q *queue[T]) acceptedLocked(p *partition[T]) {
+	p.prober.outlived = true
+	now := q.now()
+	for _, k := range p.kept {
+		k.outlived = true
+		k.retryAt = max(now, k.notBefore)
+	}
+	q.releaseLocked(p)
 }
 
 // wakeBackoffsLocked ends up to n backoffs of p, but no delay that the backend
@@ -108,12 +149,19 @@ func (q *queue[T]) probeNextLocked(p *partition[T]) {
 // otherwise be tried again with each of them.
 func (q *queue[T]) wakeBackoffsLocked(p *partition[T], n int) {
 	now := q.now()
-	for i := 0; i < q.mu.backoff.Len() && n > 0; i++ {
-		if b := q.mu.backoff.list[i]; b.part == p && !b.woken && b.retryAt > max(now, b.notBefore) {
-			b.retryAt, b.woken = max(now, b.notBefore), true
-			q.mu.backoff.fix(b.position)
-			q.armLocked(b.retryAt)
-			n--
+	var woken [wokenBySuccess]*batch[T]
+	found := woken[:0]
+	for _, b := range q.mu.backoff.list {
+		if len(found) == n {
+			break
 		}
+		if b.part == p && !b.woken && b.retryAt > max(now, b.notBefore) {
+			found = append(found, b)
+		}
+	}
+	for _, b := range found {
+		b.retryAt, b.woken = max(now, b.notBefore), true
+		q.mu.backoff.fix(b.position)
+		q.armLocked(b.retryAt)
 	}
 }

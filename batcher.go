@@ -91,7 +91,9 @@ type batch[T any] struct {
 	waiting []waitedFor[T] // its whole requests that callers wait for
 	content content[T]
 	work    work[T]
-	retries retries
+	// Set when it is settled: cut requests that it completed.
+	completed []*settlement[T]
+	retries   retries
 
 	// Guarded by the queue's mutex.
 	retryAt   instant
@@ -99,7 +101,7 @@ type batch[T any] struct {
 	idle      bool    // no worker has it
 	failures  int     // how often it had to wait
 	woken     bool    // a success of another has ended a wait of its
-	recovered bool    // its end told that a destination which refused accepts again
+	outlived  bool    // the destination refused it and has accepted another since
 	position  int     // in the heap of backoffs; -1 if not there
 }
 

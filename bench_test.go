@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/metrics"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,16 +111,18 @@ func startBench(b *testing.B, k kind, c *countingSink, yaml string) func(data an
 }
 
 // BenchmarkConsume is the whole way from Consume into the wrapped exporter, in
-// batches of 8192 items, for each signal. An op is four batches.
+// batches of 8000 items, for each signal: without bounds, with one in items, and
+// with one in bytes as well, which is not reached but has to be watched. Requests
+// of 16,000 items are cut. An op is four batches.
 func BenchmarkConsume(b *testing.B) {
-	const items = 4 * 8192
-	for _, bound := range []string{"", "max_size: 8192", "max_size: 8192, max_bytes: 100000000"} {
+	const items = 4 * 8000
+	for _, bound := range []string{"max_size: 0", "max_size: 8000", "max_size: 8000, max_bytes: 100000000"} {
 		for _, k := range []kind{kindTraces, kindMetrics, kindLogs, kindProfiles} {
-			for _, size := range []int{1, 10, 100, 1000} {
-				b.Run(fmt.Sprintf("%s/items=%d/%s", k.name, size, bound), func(b *testing.B) {
+			for _, size := range []int{1, 10, 100, 1000, 16_000} {
+				b.Run(fmt.Sprintf("%s/items=%d/%s", k.name, size, strings.ReplaceAll(bound, " ", "")), func(b *testing.B) {
 					c := &countingSink{done: make(chan struct{}, 1)}
 					consume := startBench(b, k, c, fmt.Sprintf(
-						"exporter: {sink: }\nsending_queue: {queue_size: 100000, batch: {min_size: 8192, flush_timeout: 100ms, merge_resources: false, %s}}", bound))
+						"exporter: {sink: }\nsending_queue: {queue_size: 100000, batch: {min_size: 8000, flush_timeout: 1h, merge_resources: false, %s}}", bound))
 					benchmarkConsume(b, k, size, items/size, c, consume)
 				})
 			}

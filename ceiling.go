@@ -9,26 +9,33 @@ import (
 )
 
 const (
-	// ceilingPause is how long a ceiling stays as it is before it creeps up.
+	// ceilingPause is how long a ceiling stays as it is before it creeps up, by one
+	// in ceilingStep.
 	ceilingPause = time.Minute
-	// ceilingStep is the share by which it then grows with each pause.
-	ceilingStep = 8
-	// ceilingSlack is the share by which a request may be above what has passed
-	// and still be tried whole: halves are never quite equal.
+	ceilingStep  = 8
+	// ceilingMemory is how long a refusal is remembered.
+	ceilingMemory = time.Hour
+	// ceilingSlack is the share, one in so many, by which a request may be above
+	// the ceiling and still be tried whole: halves are never quite equal.
 	ceilingSlack = 16
 )
 
 // ceiling learns how large a request the wrapped exporter's backend takes, in
-// bytes: the largest that passed below the smallest that was refused. It learns
-// nothing from a single item, which cannot be made smaller, and creeps up again,
-// so that one odd answer does not cap batches for ever.
+// bytes: the largest that passed below the smallest that was refused, or half of
+// that. A single item teaches no size, since it cannot be made smaller.
+//
+// It creeps up while things go well, and forgets after a while, so that one odd
+// answer does not cap batches for ever. What creeping tries is kept apart from
+// what has passed, to fall back to that.
 type ceiling struct {
 	mu struct {
 		sync.Mutex
-		passed  int       // the largest that passed; 0: none since the last refusal below
-		refused int       // the smallest that was refused; 0: none
-		named   bool      // passed is a limit that the backend named
-		since   time.Time // of the last change
+		passed  int // the largest of several items that passed; 0: none
+		refused int // the smallest of several items that was refused; 0: none
+		named   int // a limit that the backend named; 0: none
+		crept   int // added to these
+		changed time.Time
+		last    time.Time // refusal
 	}
 }
 
@@ -36,72 +43,78 @@ type ceiling struct {
 func (c *ceiling) limit() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.passed > 0 {
-		return c.mu.passed
+	return c.limitLocked()
+}
+
+func (c *ceiling) limitLocked() int {
+	if c.mu.named > 0 {
+		return c.mu.named + c.mu.crept
 	}
-	return c.mu.refused / 2
+	return max(c.mu.passed, c.mu.refused/2) + c.mu.crept
 }
 
 // allows says whether a request of that size is worth a try.
 func (c *ceiling) allows(size int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.mu.refused == 0 && c.mu.passed == 0:
-		return true
-	case c.mu.named:
-		return size <= c.mu.passed
-	case c.mu.passed > 0:
-		return size <= c.mu.passed+c.mu.passed/ceilingSlack
+	limit := c.limitLocked()
+	if c.mu.named == 0 {
+		limit += limit / ceilingSlack
 	}
-	return size <= c.mu.refused/2+c.mu.refused/2/ceilingSlack
+	return limit == 0 || size <= limit
 }
 
-// learns says whether passed has anything to tell, so that sizes are not
-// computed for nothing.
-func (c *ceiling) learns() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mu.refused > 0 || c.mu.passed > 0
-}
+// learns says whether sizes have anything to tell, so that they are not computed
+// for nothing.
+func (c *ceiling) learns() bool { return c.limit() > 0 }
 
 // refuse notes that a request of several items was refused for its size, with
-// the limit that the backend named, if any. It reports how large the next may be.
+// the limit that the backend named, if any. It returns how large the next may be.
 func (c *ceiling) refuse(size, named int) (next int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.since = time.Now()
+	now := time.Now()
+	c.mu.crept, c.mu.changed, c.mu.last = 0, now, now
 	if c.mu.refused == 0 || size < c.mu.refused {
 		c.mu.refused = size
 	}
-	if named > 0 && named < size {
-		c.mu.passed, c.mu.named = named, true
-		return named
+	if c.mu.passed >= c.mu.refused {
+		c.mu.passed = 0
 	}
-	if c.mu.passed >= size {
-		c.mu.passed, c.mu.named = 0, false
+	switch {
+	case named > 0 && named < size:
+		c.mu.named = named
+	case c.mu.named >= size:
+		c.mu.named = 0
 	}
-	if c.mu.passed > 0 {
-		return c.mu.passed
-	}
-	return (size + 1) / 2
+	return c.limitLocked()
 }
 
-// pass notes that a request of several items was taken.
-func (c *ceiling) pass(size int) {
+// pass notes that a request was taken. It reports whether that made the ceiling
+// known, below a refusal.
+func (c *ceiling) pass(size, items int) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.refused == 0 && c.mu.passed == 0 {
-		return
+	limit := c.limitLocked()
+	if limit == 0 {
+		return false
 	}
 	now := time.Now()
-	if size > c.mu.passed {
-		c.mu.passed, c.mu.named, c.mu.since = size, false, now
+	if now.Sub(c.mu.last) >= ceilingMemory {
+		c.mu.passed, c.mu.refused, c.mu.named, c.mu.crept = 0, 0, 0, 0
+		return false
 	}
-	if now.Sub(c.mu.since) >= ceilingPause && size > c.mu.passed-c.mu.passed/ceilingStep {
-		c.mu.passed, c.mu.named, c.mu.since = c.mu.passed+max(c.mu.passed/ceilingStep, 1), false, now
+	if items > 1 && size > c.mu.passed {
+		found = c.mu.passed == 0
+		c.mu.passed = size
+		c.mu.crept = max(limit-max(size, c.mu.refused/2, c.mu.named), 0)
 	}
 	if c.mu.refused > 0 && c.mu.passed >= c.mu.refused {
-		c.mu.refused = 0 // what was refused once has passed, or is to be tried again
+		c.mu.refused, c.mu.named = 0, 0 // what was refused once passes now
 	}
+	if now.Sub(c.mu.changed) >= ceilingPause {
+		c.mu.crept += max(limit/ceilingStep, 1)
+		c.mu.changed = now
+	}
+	return found
 }

@@ -55,6 +55,16 @@ type settlement[T any] struct {
 	gone atomic.Bool   // it has given up; atomic, since every attempt asks
 }
 
+// errOr returns the outcome if there is one, else err.
+func (s *settlement[T]) errOr(err error) error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return err
+	}
+}
+
 // piece is a part of a request that several batches take.
 type piece[T any] struct {
 	of       *settlement[T] // nil: there is none

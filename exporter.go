@@ -65,7 +65,7 @@ type signalExporter[T any] struct {
 	cfg       *Config
 	signal    signalSettings[T]
 
-	running atomic.Pointer[parts[T]] // atomic, since every request reads it; nil before Start
+	running atomic.Pointer[running[T]] // atomic, since every request reads it; nil before Start
 
 	life struct { // held during Start and Shutdown
 		sync.Mutex
@@ -73,8 +73,8 @@ type signalExporter[T any] struct {
 	}
 }
 
-// parts are what exists from Start on.
-type parts[T any] struct {
+// running is what exists from Start on.
+type running[T any] struct {
 	instance  *instance
 	wrapped   wrappedExporter
 	queue     *queue[T]
@@ -147,13 +147,13 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 	cfg := &in.resolved.effective
 	s := &sender[T]{
 		set: senderSettings[T]{
-			push:       push,
-			mutates:    wrapped.Capabilities().MutatesData,
-			direct:     !cfg.SendingQueue.HasValue(),
-			timeout:    cfg.Timeout,
-			maxShrinks: maxShrinks,
-			retry:      cfg.Retry,
-			spanName:   "exporter/" + e.set.ID.String() + "/" + e.signal.name.String(),
+			push:    push,
+			mutates: wrapped.Capabilities().MutatesData,
+			direct:  !cfg.SendingQueue.HasValue(),
+			timeout: cfg.Timeout,
+
+			retry:    cfg.Retry,
+			spanName: "exporter/" + e.set.ID.String() + "/" + e.signal.name.String(),
 			spanAttrs: []attribute.KeyValue{
 				attribute.String("exporter", e.set.ID.String()),
 				attribute.String("data_type", e.signal.name.String()),
@@ -182,7 +182,7 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 	s.telemetry = t
 	e.logLimits(set)
 	in.join(q)
-	e.running.Store(&parts[T]{instance: in, wrapped: wrapped, queue: q, sender: s, telemetry: t})
+	e.running.Store(&running[T]{instance: in, wrapped: wrapped, queue: q, sender: s, telemetry: t})
 	return nil
 }
 
@@ -288,7 +288,7 @@ func (e *signalExporter[T]) Shutdown(ctx context.Context) error {
 	return e.stop(ctx, p)
 }
 
-func (e *signalExporter[T]) stop(ctx context.Context, p *parts[T]) error {
+func (e *signalExporter[T]) stop(ctx context.Context, p *running[T]) error {
 	drain, spent := p.instance.drain(ctx)
 	p.instance.leave(p.queue)
 	if drain.Err() == nil {
@@ -328,7 +328,7 @@ func lastMoment(ctx, drain context.Context) (context.Context, context.CancelFunc
 }
 
 // reportLeft counts and logs what a stop gave up.
-func (e *signalExporter[T]) reportLeft(p *parts[T], items int64) error {
+func (e *signalExporter[T]) reportLeft(p *running[T], items int64) error {
 	if items == 0 {
 		return nil
 	}

@@ -170,7 +170,6 @@ func fakeSender(set queueSettings, retry configretry.BackOffConfig, p *pushes) *
 		oversized: &occasional{interval: logInterval},
 		advised:   &occasional{interval: logInterval},
 	}
-	s.set.maxShrinks = maxShrinks
 	s.q = newQueue(set, payload.Signal[*load](fakeSignal{}), payload.Merger[*load](fakeMerger{}), s.work)
 	t, err := newTelemetry(es, pipeline.SignalLogs, s.stats)
 	if err != nil {

@@ -126,10 +126,11 @@ func (q *queue[T]) abandon() int64 {
 	for b := range q.mu.active {
 		if b.idle {
 			q.given = append(q.given, b)
-			q.mu.sent += int64(b.work.sent)
-			q.mu.pending -= int64(b.work.sent)
 		}
+		q.delivered += b.work.sent.Load()
 	}
+	q.mu.sent += q.delivered
+	q.mu.pending -= q.delivered
 	left := q.mu.pending
 	q.mu.abandoned = true
 	q.mu.dropped += left

@@ -53,26 +53,23 @@ func (i *isolation) pause() {
 	i.mu.pausedUntil = time.Now().Add(isolationPause)
 }
 
-// search is the state of isolating one batch.
+// search is the state of finding what is refused in one part of a batch; the
+// pieces that it is halved into share it.
 type search struct {
-	calls    int // made since the batch was refused
-	saved    int // items that were delivered since
-	first    settle.Verdict
-	quarters int // that were refused like the first
+	saved    bool           // something of it was delivered
+	first    settle.Verdict // of the whole part
+	quarters int            // that were refused like it
 }
 
-// quarterDepth is how often the batch is halved before it is clear whether all of
-// it is bad.
+// quarterDepth is how often a part is halved before it is clear whether all of it
+// is bad.
 const quarterDepth = 2
 
-// refused notes the refusal of a piece that was halved that often. It reports
-// whether halving is worth going on.
-func (s *search) refused(v settle.Verdict, depth, maxCalls int) bool {
-	if depth == 0 {
-		s.first, s.quarters = v, 0
-	}
+// hopeless notes the refusal of a piece that was halved that often, and says
+// whether all four quarters have now failed alike and nothing was saved.
+func (s *search) hopeless(v settle.Verdict, depth int) bool {
 	if depth == quarterDepth && v.Alike(s.first) {
 		s.quarters++
 	}
-	return s.quarters < 1<<quarterDepth && s.calls < maxCalls
+	return !s.saved && s.quarters == 1<<quarterDepth
 }

@@ -23,8 +23,9 @@ type partition[T any] struct {
 	position int     // in the heap of lingering partitions; -1 if not there
 
 	active   int // batches taken from it that are not settled
+	failing  int // those of them that have failed
 	backoff  int // those of them that wait out a backoff, or for a slot after it
-	stubborn int // those of these that have failed stubbornAfter times
+	stubborn int // those that have failed stubbornAfter times
 
 	// While the destination refuses what p sends, one batch asks again, and the
 	// others that were refused wait for its answer.

@@ -5,6 +5,7 @@ package batcherexporter
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/pullbatch/batcherexporter/internal/payload"
 )
@@ -20,8 +21,10 @@ type part[T any] struct {
 	// Its place in the batch, by which the callers of what it loses are found.
 	// After a partial failure it holds fewer items than the place has, and which
 	// of them is not known.
-	place span
-	depth int // how often the batch was halved for its content
+	place   span
+	search  *search // of the part that was refused for its content; nil: none was
+	depth   int     // how often that part was halved
+	checked bool    // an oversized item was reported, and cut to what it needs
 }
 
 // span is a range of the items of a batch, from the first to before the second.
@@ -42,36 +45,42 @@ func (p *part[T]) whole(sig payload.Signal[T]) {
 	}
 }
 
-// halve divides p in two by items; it must have two.
+// halve divides p, which is whole, in two by items; it must have two.
 func (p *part[T]) halve(sig payload.Signal[T]) (a, b part[T]) {
-	return p.cutAt(sig.Index(p.data, false, 0), p.items/2)
+	ix := sig.Index(p.data, false, 0)
+	return p.piece(ix, 0, p.items/2), p.piece(ix, p.items/2, p.items)
 }
 
-// shrink divides p so that the first part is at most size bytes, or one item. p
-// must have several items.
-func (p *part[T]) shrink(sig payload.Signal[T], size int) (a, b part[T]) {
+// divide divides p, which is whole, into pieces of at most size bytes, or one
+// item. The index is made once, so that it is linear however many there are.
+func (p *part[T]) divide(sig payload.Signal[T], size int) []part[T] {
 	ix := sig.Index(p.data, true, size)
-	return p.cutAt(ix, min(max(ix.Fit(0, size), 1), p.items-1))
+	var pieces []part[T]
+	for from := 0; from < p.items; {
+		to := max(ix.Fit(from, size), from+1)
+		pieces = append(pieces, p.piece(ix, from, to))
+		from = to
+	}
+	return pieces
 }
 
-// cutAt divides p, which is whole, before its item at.
-func (p *part[T]) cutAt(ix *payload.Index, at int) (a, b part[T]) {
-	a = part[T]{data: p.data, index: ix, from: 0, to: at, items: at, place: p.place, depth: p.depth}
-	b = part[T]{data: p.data, index: ix, from: at, to: p.items, items: p.items - at, place: p.place, depth: p.depth}
+// piece is the items [from, to) of p, to be cut out when they are sent.
+func (p *part[T]) piece(ix *payload.Index, from, to int) part[T] {
+	c := part[T]{data: p.data, index: ix, from: from, to: to, items: to - from, place: p.place, search: p.search, depth: p.depth}
 	if p.place.to-p.place.from == p.items {
-		a.place.to = p.place.from + at
-		b.place.from = a.place.to
+		c.place = span{p.place.from + from, p.place.from + to}
 	}
-	return a, b
+	return c
 }
 
 // work is what is left to do for a batch, and what has been done.
 type work[T any] struct {
-	todo   []part[T]
-	sent   int
-	lost   []loss
-	search search
-	shrunk int // refusals for size
+	todo     []part[T]
+	sent     atomic.Int64 // items; atomic, since a stop reads it while a call hangs
+	lost     []loss
+	calls    int  // that told something about content, once that was refused
+	shrunk   int  // refusals for size
+	hopeless bool // halving for content saved nothing, and never would
 }
 
 // next takes the part that is to be sent next; there must be one.
@@ -91,10 +100,21 @@ func (w *work[T]) lose(p *part[T], reason dropReason, err error) {
 	w.lost = append(w.lost, loss{place: p.place, items: p.items, reason: reason, err: err})
 }
 
-// loseHalved gives up all parts that were halved for their content.
-func (w *work[T]) loseHalved(err error) {
+// halved is the number of parts left that were halved for their content.
+func (w *work[T]) halved() int {
+	n := 0
+	for i := range w.todo {
+		if w.todo[i].search != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// loseHalved gives up the parts of one search.
+func (w *work[T]) loseHalved(of *search, err error) {
 	w.todo = slices.DeleteFunc(w.todo, func(p part[T]) bool {
-		if p.depth == 0 {
+		if p.search != of {
 			return false
 		}
 		w.lose(&p, dropRefused, err)

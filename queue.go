@@ -76,8 +76,7 @@ type queueSettings struct {
 // before anyone can send them, which is memory without a bound while the backend
 // is slow, and it needs a goroutine and a timer per partition.
 //
-// Lock order: nothing is called under the queue's mutex that takes another lock,
-// but for the pools of pdata, where those are on.
+// Lock order: nothing is called under the queue's mutex that takes another lock.
 type queue[T any] struct {
 	// Fixed after construction.
 	set    queueSettings
@@ -127,8 +126,10 @@ type queue[T any] struct {
 	}
 	parked sync.Cond // on mu: workers wait for work
 
-	// Set by abandon, then its caller's: batches that no worker will see again.
-	given []*batch[T]
+	// Set by abandon, then its caller's: batches that no worker will see again, and
+	// how many items of all that were given up had been delivered.
+	given     []*batch[T]
+	delivered int64
 
 	spare atomic.Pointer[chunk[T]] // atomic, so that it is refilled without the lock
 }
@@ -294,13 +295,9 @@ func (q *queue[T]) await(ctx context.Context, s *settlement[T]) error {
 	case <-s.done:
 	case <-ctx.Done():
 		s.gone.Store(true)
-		return ctx.Err()
+		return s.errOr(ctx.Err())
 	case <-q.over:
-		select {
-		case <-s.done:
-		default:
-			return errStopping
-		}
+		return s.errOr(errStopping)
 	}
 	return s.err
 }
@@ -369,8 +366,8 @@ func (q *queue[T]) grantLocked() {
 // acquisition of the lock. It reports false if the queue was abandoned while b
 // was in flight, which settled it.
 func (q *queue[T]) settle(b *batch[T], o outcome) bool {
-	if b.content.kept {
-		defer q.signal.Unref(b.content.keeps)
+	if q.pooled {
+		defer q.unref(b) // after the lock is free: it walks the data
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -389,11 +386,13 @@ func (q *queue[T]) settle(b *batch[T], o outcome) bool {
 		close(w.of.done)
 	}
 	for _, p := range b.pieces {
-		q.settlePieceLocked(p, o.errOf(p.source))
+		if q.settlePieceLocked(p, o.errOf(p.source)) {
+			b.completed = append(b.completed, p.of)
+		}
 	}
 	p := b.part
 	p.active--
-	b.recovered = q.answeredLocked(b, o.sent > 0)
+	q.answeredLocked(b, o.sent > 0)
 	q.retireLocked(p)
 	q.resumeLocked(p)
 	q.sealLocked()
@@ -420,13 +419,14 @@ func (q *queue[T]) callersGone(b *batch[T]) bool {
 	return true
 }
 
-// settlePieceLocked gives a piece its outcome, and its request if it is the last.
-func (q *queue[T]) settlePieceLocked(p piece[T], err error) {
+// settlePieceLocked gives a piece its outcome, and its request if it is the last,
+// which it reports.
+func (q *queue[T]) settlePieceLocked(p piece[T], err error) (last bool) {
 	s := p.of
 	s.settled += p.to - p.from
 	s.errs.add(err)
 	if s.settled < s.items {
-		return
+		return false
 	}
 	s.err, s.errs = s.errs.join(), errorSet{}
 	q.mu.used -= s.size
@@ -434,7 +434,16 @@ func (q *queue[T]) settlePieceLocked(p piece[T], err error) {
 	if s.done != nil {
 		close(s.done)
 	}
-	if q.pooled {
+	return true
+}
+
+// unref gives back the references to the requests that the end of b has settled,
+// but for those that were given back when they were merged.
+func (q *queue[T]) unref(b *batch[T]) {
+	if b.content.kept {
+		q.signal.Unref(b.content.keeps)
+	}
+	for _, s := range b.completed {
 		q.signal.Unref(s.data)
 	}
 }

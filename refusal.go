@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.uber.org/zap"
@@ -20,9 +21,6 @@ const maxShrinks = 64
 
 // errTooLarge is what a caller gets whose item was dropped for its size.
 var errTooLarge = errors.New("the item is larger than a batch may be")
-
-// errCallersGone is why a batch is given up for which nobody waits any more.
-var errCallersGone = errors.New("all callers that waited for the batch have gone")
 
 // divides cuts p before it is sent, if it is larger than what the backend takes
 // as far as is known.
@@ -38,12 +36,14 @@ func (s *sender[T]) divides(b *batch[T], p *part[T]) bool {
 	return true
 }
 
-// shrink puts p back in two parts, the first of at most size bytes.
+// shrink puts p back in pieces of at most size bytes, in front of all others.
 func (s *sender[T]) shrink(b *batch[T], p *part[T], size int) {
 	s.own(p)
-	first, rest := p.shrink(s.q.signal, size)
-	b.work.first(first, rest)
-	s.telemetry.split(splitTooLarge)
+	pieces := p.divide(s.q.signal, size)
+	b.work.first(pieces...)
+	for range len(pieces) - 1 {
+		s.telemetry.split(splitTooLarge)
+	}
 }
 
 // own makes the data of p ours to cut: without batching it may be shared.
@@ -54,57 +54,69 @@ func (s *sender[T]) own(p *part[T]) {
 }
 
 // tooLarge cuts a part that was refused for its size. The same request is never
-// sent again: a single item is lost.
+// sent again: a single item is lost. When a batch has cost many refusals and
+// nothing of it has passed, all of it is.
 func (s *sender[T]) tooLarge(b *batch[T], p *part[T], v settle.Verdict, err error) {
 	w := &b.work
 	w.shrunk++
-	switch size := s.q.signal.Bytes(p.data); {
-	case p.items == 1:
-		w.lose(p, dropTooLarge, permanent(fmt.Errorf("the backend takes no item of %d bytes: %w", size, err)))
-	case w.shrunk > s.set.maxShrinks:
-		w.lose(p, dropTooLarge, permanent(fmt.Errorf("after %d refusals for size: %w", w.shrunk, err)))
+	size := s.q.signal.Bytes(p.data)
+	spent := w.shrunk > maxShrinks
+	switch {
+	case spent && w.sent.Load() == 0:
+		err = permanent(fmt.Errorf("after %d refusals for size: %w", w.shrunk, err))
+		w.lose(p, dropTooLarge, err)
+		w.loseAll(dropTooLarge, err)
+	case p.items == 1, spent:
+		w.lose(p, dropTooLarge, permanent(fmt.Errorf("the backend takes no request of %d items and %d bytes: %w", p.items, size, err)))
 	default:
 		next := s.ceiling.refuse(size, v.Limit)
-		s.advise(next, err)
+		if v.Limit > 0 {
+			s.advise()
+		}
 		s.shrink(b, p, next)
 	}
 }
 
-// advise says once how refused calls are avoided.
-func (s *sender[T]) advise(next int, err error) {
+// advise says how refused calls are avoided, once the limit is known.
+func (s *sender[T]) advise() {
 	if ok, _ := s.advised.allow(); ok {
-		s.logger.Warn("The backend refuses requests of this size. They are cut until they pass, at the cost of refused calls;"+
+		s.logger.Warn("The backend refuses larger requests. They are cut until they pass, at the cost of refused calls;"+
 			" set `sending_queue::batch::max_bytes` to avoid that.",
-			zap.Int("max_bytes", next), zap.Error(err))
+			zap.Int("max_bytes", s.ceiling.limit()))
 	}
 }
 
 // refused halves a part that was refused for its content, to find the items that
-// are.
+// are. It stops when all four quarters have failed alike, or when the calls that
+// are due already use up the budget.
 func (s *sender[T]) refused(b *batch[T], p *part[T], v settle.Verdict, err error) {
 	w := &b.work
 	err = permanent(err)
-	if p.depth == 0 && !s.isolation.active() {
-		w.lose(p, dropRefused, fmt.Errorf("not retryable error: %w", err))
-		return
+	w.calls++
+	if p.search == nil {
+		if !s.isolation.active() {
+			w.lose(p, dropRefused, fmt.Errorf("not retryable error: %w", err))
+			return
+		}
+		p.search = &search{first: v}
 	}
-	if w.search.calls == 0 {
-		w.search.calls = 1
-	}
-	if !w.search.refused(v, p.depth, s.isolation.maxCalls) {
+	switch {
+	case p.search.hopeless(v, p.depth):
+		w.hopeless = true
 		w.lose(p, dropRefused, err)
-		w.loseHalved(fmt.Errorf("not sent, since halving does not find what is refused: %w", err))
-		return
-	}
-	if p.items == 1 {
+		w.loseHalved(p.search, fmt.Errorf("not sent, since halving does not find what is refused: %w", err))
+	case p.items == 1:
 		w.lose(p, dropRefused, err)
-		return
+	case w.calls+w.halved()+2 > s.isolation.maxCalls:
+		w.hopeless = !p.search.saved
+		w.lose(p, dropRefused, fmt.Errorf("halving it further would cost more than `refusals::max_attempts` calls: %w", err))
+	default:
+		s.own(p)
+		p.depth++
+		left, right := p.halve(s.q.signal)
+		w.later(left, right)
+		s.telemetry.split(splitRefused)
 	}
-	s.own(p)
-	p.depth++
-	left, right := p.halve(s.q.signal)
-	w.later(left, right)
-	s.telemetry.split(splitRefused)
 }
 
 // permanent makes err permanent to callers, unless it is.
@@ -119,9 +131,10 @@ func permanent(err error) error {
 // reports true if the item was dropped, as `oversize: drop` asks.
 func (s *sender[T]) refusesOversized(b *batch[T], p *part[T]) bool {
 	limit := toInt(s.q.set.batch.maxBytes)
-	if limit == 0 || b.items != 1 || b.cost <= limit {
+	if limit == 0 || b.items != 1 || b.cost <= limit || p.checked {
 		return false
 	}
+	p.checked = true
 	if s.q.signal.Bytes(p.data) <= limit {
 		return false
 	}
@@ -162,21 +175,23 @@ type health struct {
 	// Fixed after construction.
 	report func(error) // nil: it accepts
 
-	mu struct {
-		sync.Mutex
-		refused bool
-	}
+	refused atomic.Bool // written under mu; atomic, since every success asks
+	mu      sync.Mutex
 }
 
-// change reports a change, in the order of the changes, and says whether it is
-// one. It may be called concurrently.
+// change reports a change and says whether it is one. It may be called
+// concurrently; the report is made under the lock, or two of them could come in
+// the wrong order.
 func (h *health) change(refused bool, err error) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.mu.refused == refused {
+	if h.refused.Load() == refused {
 		return false
 	}
-	h.mu.refused = refused
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refused.Load() == refused {
+		return false
+	}
+	h.refused.Store(refused)
 	h.report(err)
 	return true
 }

@@ -210,9 +210,9 @@ func TestDestinationIsProbedWithOneBatch(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		// At most four batches meet the refusal at once, then one of them asks each second.
-		assert.LessOrEqual(t, p.calls(), 4+30)
-		assert.LessOrEqual(t, s.q.stats().BackoffBatches, int64(4))
+		// At most four batches meet the refusal at once and one is tried later; one asks each second.
+		assert.LessOrEqual(t, p.calls(), 4+1+30)
+		assert.LessOrEqual(t, s.q.stats().BackoffBatches, int64(5))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.ElementsMatch(t, numbers(0, 200).ids, p.ids())
@@ -323,5 +323,150 @@ func TestNoAttemptForNobody(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 3, p.calls())
 		assert.EqualValues(t, 1, s.q.mu.dropped)
+	})
+}
+
+// oneByOne sends batches of n items, one after the other, and returns how many
+// calls each cost.
+func oneByOne(t *testing.T, s *sender[*load], p *pushes, batches, n int) []int {
+	t.Helper()
+	var cost []int
+	for i := range batches {
+		before := p.calls()
+		w, err := s.q.offer(context.Background(), numbers(i*n, n))
+		require.NoError(t, err)
+		_ = s.q.await(context.Background(), w)
+		cost = append(cost, p.calls()-before)
+	}
+	return cost
+}
+
+// A batch of one bad record is no reason to stop halving: the next batch with one
+// bad record loses that one.
+func TestSingleBadRecordDoesNotPauseIsolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pushes{answer: func(_ context.Context, _ int, ids []int) error {
+			if slices.Contains(ids, 0) {
+				return errContent
+			}
+			return nil
+		}}
+		set := wholeBatches(100)
+		set.batch.minSize = 0
+		s := fakeSender(set, configretry.BackOffConfig{}, p)
+		s.isolation = &isolation{on: true, maxCalls: 64}
+		defer s.stop()
+		oneByOne(t, s, p, 1, 1)
+		oneByOne(t, s, p, 1, 100)
+		assert.Len(t, p.ids(), 99)
+	})
+}
+
+// Failures for another reason do not use up the budget of calls.
+func TestRetriesDoNotSpendTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pushes{answer: func(_ context.Context, call int, ids []int) error {
+			switch {
+			case call > 1 && call < 100:
+				return errAway
+			case slices.Contains(ids, 5):
+				return errContent
+			}
+			return nil
+		}}
+		s := fakeSender(wholeBatches(64), steadyRetry, p)
+		s.isolation = &isolation{on: true, maxCalls: 64}
+		defer s.stop()
+		oneByOne(t, s, p, 1, 64)
+		assert.Len(t, p.ids(), 63)
+	})
+}
+
+// However the texts differ, halving costs no more calls than the budget.
+func TestBudgetHoldsWithDifferentTexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pushes{answer: func(_ context.Context, call int, ids []int) error {
+			if len(ids) > 1 {
+				return consumererror.NewPermanent(status.Error(codes.InvalidArgument, string(rune('a'+call%26))+" is bad"))
+			}
+			return nil
+		}}
+		s := fakeSender(wholeBatches(256), configretry.BackOffConfig{}, p)
+		s.isolation = &isolation{on: true, maxCalls: 64}
+		defer s.stop()
+		assert.LessOrEqual(t, oneByOne(t, s, p, 1, 256)[0], 64)
+		assert.EqualValues(t, 256, s.q.mu.sent+s.q.mu.dropped)
+	})
+}
+
+// One batch that the destination refuses for what is in it holds nothing up for
+// long: others are tried besides it, and once they pass it is on its own.
+func TestRefusedBatchDoesNotHoldItsPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pushes{answer: func(_ context.Context, _ int, ids []int) error {
+			if ids[0] == 0 {
+				return errLogin
+			}
+			return nil
+		}}
+		set := wholeBatches(10)
+		set.slots, set.waitForResult = 2, false
+		s := fakeSender(set, steadyRetry, p)
+		defer s.stop()
+		for i := range 30 {
+			offer(t, s, 10*i, 10)
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Len(t, p.ids(), 290)
+	})
+}
+
+// A prober that fails in another way no longer speaks for the others.
+func TestProberThatFailsOtherwiseLetsTheOthersGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		p := &pushes{answer: func(_ context.Context, _ int, ids []int) error {
+			switch {
+			case time.Since(began) < 10*time.Second:
+				return errLogin
+			case ids[0] < 40:
+				return errAway
+			}
+			return nil
+		}}
+		set := wholeBatches(10)
+		set.slots, set.waitForResult = 8, false
+		s := fakeSender(set, steadyRetry, p)
+		defer s.stop()
+		for i := range 20 {
+			offer(t, s, 10*i, 10)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Len(t, p.ids(), 160)
+	})
+}
+
+// The collector hears that the destination accepts again, also if the refused
+// batch is gone by then.
+func TestHealthRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pushes{answer: func(_ context.Context, _ int, ids []int) error {
+			if ids[0] == 0 {
+				return errLogin
+			}
+			return nil
+		}}
+		s := fakeSender(wholeBatches(10), configretry.BackOffConfig{}, p)
+		var told []error
+		s.health.report = func(err error) { told = append(told, err) }
+		defer s.stop()
+		oneByOne(t, s, p, 2, 10)
+		synctest.Wait()
+		require.Len(t, told, 2)
+		assert.ErrorIs(t, told[0], errLogin)
+		assert.NoError(t, told[1])
 	})
 }

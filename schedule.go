@@ -209,9 +209,6 @@ func (q *queue[T]) readyLocked() *batch[T] {
 	b.idle = false
 	b.part.backoff--
 	q.mu.waiting--
-	if b.failures >= stubbornAfter {
-		b.part.stubborn--
-	}
 	q.resumeLocked(b.part)
 	return b
 }

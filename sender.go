@@ -5,6 +5,7 @@ package batcherexporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,6 +31,9 @@ type senderSettings[T any] struct {
 	spanName      string
 	spanAttrs     []attribute.KeyValue
 }
+
+// errCallersGone is why a batch is given up for which nobody waits any more.
+var errCallersGone = errors.New("all callers that waited for the batch have gone")
 
 // sender takes batches from the queue, one per worker and slot, and brings each
 // to its outcome: attempts, backoff between them, halving of what the backend
@@ -215,50 +219,49 @@ func (s *sender[T]) attempt(b *batch[T], p *part[T]) (err error, cancelled bool)
 	if s.set.mutates && (s.set.retry.Enabled || p.items > 1 || s.q.signal.IsReadOnly(data)) {
 		data = s.q.signal.Clone(data) // the same may have to be sent again, whole or in parts
 	}
-	if b.work.search.calls > 0 {
-		b.work.search.calls++
-	}
 	err = s.set.push(ctx, data)
 	return err, ctx.Err() != nil
 }
 
 // passed accounts for a part that the wrapped exporter took.
 func (s *sender[T]) passed(b *batch[T], p *part[T]) {
-	w := &b.work
-	w.sent += p.items
-	if p.depth > 0 {
-		w.search.saved += p.items
+	b.work.sent.Add(int64(p.items))
+	if p.search != nil {
+		p.search.saved = true
+		b.work.calls++
 	}
-	if p.items > 1 && s.ceiling.learns() {
-		s.ceiling.pass(s.q.signal.Bytes(p.data))
+	if s.ceiling.learns() && s.ceiling.pass(s.q.signal.Bytes(p.data), p.items) {
+		s.advise()
 	}
-	p.data = *new(T)
 }
 
 // failed draws the consequence of a failed attempt with p: what is left of it
 // goes back to b's parts or is lost. With a wait above 0, b has to wait.
 func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (d delay) {
 	v := settle.Of(err, cancelled)
-	if v.Class == settle.Unknown {
-		err = settle.NotPermanent(err)
-	}
 	s.telemetry.attemptFailed(string(v.Class))
 	w := &b.work
 	s.keepRemainder(b, p, err)
+	switch v.Class {
+	case settle.Unknown:
+		err = settle.NotPermanent(err)
+	case settle.Destination:
+		s.destinationRefuses(err)
+	}
 	switch {
 	case v.Class == settle.TooLarge:
 		s.tooLarge(b, p, v, err)
 	case v.Class == settle.Refused:
 		s.refused(b, p, v, err)
 	case !v.Retry():
-		w.lose(p, dropPermanent, fmt.Errorf("not retryable error: %w", err))
+		w.lose(p, dropPermanent, permanent(fmt.Errorf("not retryable error: %w", err)))
 	case s.q.life.Err() != nil:
 		w.first(*p)
 	default:
 		final := s.exhausted(b, v, err)
 		if final == nil {
 			w.first(*p)
-			return delay{max(b.retries.next, 1), v.Delay, v.Class == settle.Destination}
+			return delay{max(b.retries.next, 1), v.Delay, v.Class == settle.Destination && !s.set.direct}
 		}
 		w.lose(p, dropRetriesExhausted, final)
 		if s.set.retry.Enabled {
@@ -286,7 +289,7 @@ func (s *sender[T]) keepRemainder(b *batch[T], p *part[T], err error) {
 	if left == 0 || left > p.items {
 		return // not a part of what was sent
 	}
-	b.work.sent += p.items - left
+	b.work.sent.Add(int64(p.items - left))
 	p.items = left
 	if len(rests) == 1 {
 		p.data = rests[0]
@@ -295,7 +298,7 @@ func (s *sender[T]) keepRemainder(b *batch[T], p *part[T], err error) {
 	again := s.q.merger.Begin(false)
 	for i, e := range branches {
 		if n := s.q.signal.Items(rests[i]); settle.Of(e, false).Class == settle.Permanent {
-			b.work.lose(&part[T]{items: n, place: p.place}, dropPermanent, e)
+			b.work.lose(&part[T]{items: n, place: p.place}, dropPermanent, permanent(e))
 			p.items -= n
 		} else {
 			again.Add(rests[i])
@@ -336,12 +339,9 @@ func (s *sender[T]) callerDeadline(b *batch[T]) (time.Time, bool) {
 // wait lets b wait for its next attempt.
 func (s *sender[T]) wait(b *batch[T], d delay, err error) {
 	s.logger.Info("Exporting failed. Will retry the batch after interval.",
-		zap.Error(err), zap.Duration("interval", d.wait), zap.Int("items", b.items-b.work.sent))
+		zap.Error(err), zap.Duration("interval", d.wait), zap.Int("items", b.items-int(b.work.sent.Load())))
 	b.retries.span.AddEvent("Exporting failed. Will retry the batch after interval.",
 		trace.WithAttributes(attribute.String("interval", d.wait.String()), attribute.String("error", err.Error())))
-	if d.destination {
-		s.destinationRefuses(err)
-	}
 	if !s.q.delay(b, d) {
 		s.close(b)
 	}
@@ -351,19 +351,17 @@ func (s *sender[T]) wait(b *batch[T], d delay, err error) {
 // reported all that was pending itself.
 func (s *sender[T]) finish(b *batch[T]) {
 	w := &b.work
-	if w.search.calls > 0 && w.search.saved == 0 {
+	if w.hopeless {
 		s.isolation.pause()
 	}
-	o := outcome{sent: w.sent, lost: w.lost, order: b.content.order}
+	o := outcome{sent: int(w.sent.Load()), lost: w.lost, order: b.content.order}
 	s.endSpan(b, &o)
 	s.telemetry.sendEnded()
 	if !s.q.settle(b, o) {
 		return
 	}
-	if b.recovered {
-		s.destinationAccepts()
-	}
 	if o.sent > 0 {
+		s.destinationAccepts()
 		s.telemetry.sent(o.sent)
 	}
 	for reason, l := range o.byReason() {
@@ -386,18 +384,18 @@ func (s *sender[T]) endSpan(b *batch[T], o *outcome) {
 }
 
 // closeGiven ends the reports of the batches that an abandoned queue gave up, and
-// counts what they had delivered.
+// counts what was delivered of all that it gave up.
 func (s *sender[T]) closeGiven() {
+	if s.q.delivered > 0 {
+		s.telemetry.sent(int(s.q.delivered))
+	}
 	for _, b := range s.q.given {
-		if b.work.sent > 0 {
-			s.telemetry.sent(b.work.sent)
-		}
 		s.close(b)
 	}
 }
 
 // close ends the reports of a batch that is not settled.
 func (s *sender[T]) close(b *batch[T]) {
-	s.endSpan(b, &outcome{sent: b.work.sent})
+	s.endSpan(b, &outcome{sent: int(b.work.sent.Load())})
 	s.telemetry.sendEnded()
 }

@@ -86,15 +86,18 @@ func Of(err error, cancelled bool) Verdict {
 	}
 	var v Verdict
 	s := statusOf(err)
+	final := IsPermanent(err)
 	switch {
-	case s.tooLarge():
+	case s.tooLarge(final):
 		v.Class, v.Limit = TooLarge, s.limit()
-	case !IsPermanent(err):
+	case isTLS(err):
+		v.Class = Destination
+	case !final:
 		v.Class, v.Delay = Retryable, max(throttleDelay(err), s.retryDelay())
 		if v.Delay > 0 {
 			v.Class = Throttled
 		}
-	case s.destination(), isTLS(err):
+	case s.destination():
 		v.Class = Destination
 	case s.refused():
 		v.Class = Refused
@@ -152,7 +155,6 @@ type backendStatus struct {
 // InvalidArgument, 413 Unknown and 429 ResourceExhausted.
 func statusOf(err error) backendStatus {
 	s := backendStatus{text: err.Error()}
-	s.http = httpStatusIn(s.text)
 	if _, typed := errors.AsType[*consumererror.Error](err); typed {
 		// ToGRPCStatus panics without a typed error, and both derive one status
 		// from the other, so they are asked only here.
@@ -160,8 +162,13 @@ func statusOf(err error) backendStatus {
 		s.text += ": " + s.grpc.Message()
 		return s
 	}
-	if st, ok := status.FromError(err); ok && s.http == 0 {
+	st, ok := status.FromError(err)
+	switch s.http = httpStatusIn(s.text, httpStatusText); {
+	case s.http != 0:
+	case ok:
 		s.grpc = st
+	default:
+		s.http = httpStatusIn(s.text, anyHTTPStatusText)
 	}
 	return s
 }
@@ -176,13 +183,14 @@ func (s backendStatus) code() codes.Code {
 // tooLarge: 413 is meant for it. A 400 is one only if its text says so, which is
 // what an OTLP receiver with max_request_body_size answers. gRPC has no code of
 // its own: ResourceExhausted is also a quota, and only the text of the gRPC
-// library tells which.
-func (s backendStatus) tooLarge() bool {
-	switch s.http {
-	case http.StatusRequestEntityTooLarge:
-		return true
-	case http.StatusBadRequest:
-		return saysBodyTooLarge(s.text)
+// library tells which; that counts whatever the exporter calls it, an HTTP status
+// only if nobody wants to try the same again.
+func (s backendStatus) tooLarge(final bool) bool {
+	switch {
+	case s.http == http.StatusRequestEntityTooLarge:
+		return final
+	case s.http == http.StatusBadRequest:
+		return final && saysBodyTooLarge(s.text)
 	}
 	return s.code() == codes.ResourceExhausted && saysMessageTooLarge(s.text)
 }

@@ -14,14 +14,20 @@ import (
 	"go.uber.org/multierr"
 )
 
-// httpStatusText is how otlp_http ("responded with HTTP Status Code 413") and the
-// remote-write exporter ("remote write returned HTTP status 413 Request Entity
-// Too Large") tell an HTTP status.
-var httpStatusText = regexp.MustCompile(`(?i)\bhttp status(?: code)?[ :=]+([1-5][0-9]{2})\b`)
+// httpStatusText is how exporters tell the HTTP status that they got: otlp_http
+// ("responded with HTTP Status Code 413"), the remote-write exporter ("remote
+// write returned HTTP status 413 Request Entity Too Large"), and grpc-go of a
+// proxy in between ("unexpected HTTP status code received from server: 413").
+var httpStatusText = regexp.MustCompile(
+	`(?:responded with HTTP Status Code |remote write returned HTTP status |unexpected HTTP status code received from server: )([1-5][0-9]{2})\b`)
+
+// anyHTTPStatusText is how others may tell it. A backend's own words look like
+// that too, so it counts only where no other status is known.
+var anyHTTPStatusText = regexp.MustCompile(`(?i)\bhttp status(?: code)?[ :=]+([1-5][0-9]{2})\b`)
 
 // httpStatusIn returns the HTTP status that a text tells, 0 if none.
-func httpStatusIn(text string) int {
-	m := httpStatusText.FindStringSubmatch(text)
+func httpStatusIn(text string, pattern *regexp.Regexp) int {
+	m := pattern.FindStringSubmatch(text)
 	if m == nil {
 		return 0
 	}
@@ -36,7 +42,7 @@ var messageTooLarge = regexp.MustCompile(`(?i)message (?:after decompression )?l
 func saysMessageTooLarge(text string) bool { return messageTooLarge.MatchString(text) }
 
 // bodyTooLarge is the text of net/http's MaxBytesError and its like.
-var bodyTooLarge = regexp.MustCompile(`(?i)(?:body|payload|entity|message) (?:is )?too large`)
+var bodyTooLarge = regexp.MustCompile(`(?i)(?:body|payload|entity) (?:is )?too large`)
 
 func saysBodyTooLarge(text string) bool { return bodyTooLarge.MatchString(text) }
 
