@@ -53,6 +53,24 @@ func (c *ceiling) limitLocked() int {
 	return max(c.mu.passed, c.mu.refused/2) + c.mu.crept
 }
 
+// known is the largest request that the backend takes as far as is known, for
+// people: what has passed, unless that is so much smaller than what was refused
+// that it tells nothing. 0 if nothing is known.
+func (c *ceiling) known() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.mu.named > 0:
+		return c.mu.named
+	case c.provenLocked():
+		return c.mu.passed
+	}
+	return c.mu.refused / 2
+}
+
+// provenLocked says whether something of about the limit has passed.
+func (c *ceiling) provenLocked() bool { return c.mu.passed > 0 && c.mu.passed >= c.mu.refused/4 }
+
 // allows says whether a request of that size is worth a try.
 func (c *ceiling) allows(size int) bool {
 	c.mu.Lock()
@@ -105,8 +123,9 @@ func (c *ceiling) pass(size, items int) (found bool) {
 		return false
 	}
 	if items > 1 && size > c.mu.passed {
-		found = c.mu.passed == 0
+		before := c.provenLocked()
 		c.mu.passed = size
+		found = !before && c.provenLocked()
 		c.mu.crept = max(limit-max(size, c.mu.refused/2, c.mu.named), 0)
 	}
 	if c.mu.refused > 0 && c.mu.passed >= c.mu.refused {

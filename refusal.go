@@ -82,7 +82,7 @@ func (s *sender[T]) advise() {
 	if ok, _ := s.advised.allow(); ok {
 		s.logger.Warn("The backend refuses larger requests. They are cut until they pass, at the cost of refused calls;"+
 			" set `sending_queue::batch::max_bytes` to avoid that.",
-			zap.Int("max_bytes", s.ceiling.limit()))
+			zap.Int("max_bytes", s.ceiling.known()))
 	}
 }
 

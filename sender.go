@@ -72,7 +72,7 @@ type retries struct {
 // stats is a snapshot of the queue, with what the sender has learned.
 func (s *sender[T]) stats() queueStats {
 	st := s.q.stats()
-	st.SizeCeiling = int64(s.ceiling.limit())
+	st.SizeCeiling = int64(s.ceiling.known())
 	return st
 }
 

@@ -98,10 +98,19 @@ func (r *rig) startBackend() {
 // top of batching.yaml.
 func (r *rig) startBatching(names ...string) {
 	r.t.Helper()
-	configs := []string{"testdata/batching.yaml", filepath.Join(configDir, "watch.yaml")}
+	configs := []string{"testdata/batching.yaml"}
 	for _, name := range names {
 		configs = append(configs, "testdata/"+name)
 	}
+	r.startBatchingWith(configs...)
+}
+
+// startBatchingWith starts the collector under test with these configurations,
+// which may be paths or YAML after "yaml:".
+func (r *rig) startBatchingWith(configs ...string) {
+	r.t.Helper()
+	// First, because a list that comes later replaces the readers in it.
+	configs = append([]string{filepath.Join(configDir, "watch.yaml")}, configs...)
 	r.batching = r.start("batching", configs...)
 	// A collector says that it is ready a moment before it listens to signals, and
 	// nothing tells when it does. Two reports later it has had time to.

@@ -90,7 +90,7 @@ func Of(err error, cancelled bool) Verdict {
 	switch {
 	case s.tooLarge(final):
 		v.Class, v.Limit = TooLarge, s.limit()
-	case isTLS(err):
+	case isTLS(err), s.code() == codes.Unavailable && saysUntrusted(s.text):
 		v.Class = Destination
 	case !final:
 		v.Class, v.Delay = Retryable, max(throttleDelay(err), s.retryDelay())

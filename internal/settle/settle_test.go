@@ -81,6 +81,7 @@ func TestOf(t *testing.T) {
 		{"otlp_http 401", permanent(httpText(codes.Unauthenticated, "HTTP Status Code 401")), Destination, 0, 0},
 		{"otlp_http 404", permanent(httpText(codes.Unimplemented, "HTTP Status Code 404")), Destination, 0, 0},
 		{"typed http 403", consumererror.NewOTLPHTTPError(plain, 403), Destination, 0, 0},
+		{"grpc unknown authority", status.Error(codes.Unavailable, `connection error: desc = "transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"`), Destination, 0, 0},
 		{"unknown authority that nobody called permanent", fmt.Errorf("post: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), Destination, 0, 0},
 		{"unknown authority", permanent(fmt.Errorf("post: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}})), Destination, 0, 0},
 

@@ -41,6 +41,13 @@ var messageTooLarge = regexp.MustCompile(`(?i)message (?:after decompression )?l
 
 func saysMessageTooLarge(text string) bool { return messageTooLarge.MatchString(text) }
 
+// saysUntrusted says whether the text is of a certificate that is not trusted.
+// grpc-go leaves only a status with that text ("transport: authentication
+// handshake failed: tls: failed to verify certificate: x509: ...").
+func saysUntrusted(text string) bool {
+	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: failed to verify certificate")
+}
+
 // bodyTooLarge is the text of net/http's MaxBytesError and its like.
 var bodyTooLarge = regexp.MustCompile(`(?i)(?:body|payload|entity) (?:is )?too large`)
 

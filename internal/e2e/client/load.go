@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/pullbatch/batcherexporter/internal/e2e/otlpdata"
 )
@@ -20,6 +21,10 @@ type Load struct {
 	MaxItems int // of one request
 	Workers  int
 	Seed     uint64
+
+	BodyBytes int             // of each log record; 0: short
+	Pause     time.Duration   // of a worker after each request
+	End       <-chan struct{} // no request begins after it is closed; nil: never
 }
 
 // Outcome is what became of the requests of a load.
@@ -57,7 +62,7 @@ func (l Load) runWorker(ctx context.Context, c Client, n int, outcome *Outcome) 
 	next := uint64(n)*identitiesPerWorker + 1
 	endless, left := l.Items == 0, l.share(n)
 	for endless || left > 0 {
-		r := otlpdata.Range{First: next, Items: 1 + random.IntN(l.MaxItems)}
+		r := otlpdata.Range{First: next, Items: 1 + random.IntN(l.MaxItems), BodyBytes: l.BodyBytes}
 		if !endless {
 			r.Items = min(r.Items, left)
 		}
@@ -65,9 +70,33 @@ func (l Load) runWorker(ctx context.Context, c Client, n int, outcome *Outcome) 
 		left -= r.Items
 		err := c.Send(ctx, l.Signal, r)
 		outcome.add(r, err)
-		if ctx.Err() != nil || endless && err != nil {
+		if endless && err != nil || !l.goesOn(ctx) {
 			return
 		}
+	}
+}
+
+// goesOn reports whether another request may begin, after the pause.
+func (l Load) goesOn(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-l.End:
+		return false
+	default:
+	}
+	if l.Pause == 0 {
+		return true
+	}
+	pause := time.NewTimer(l.Pause)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-l.End:
+		return false
+	case <-pause.C:
+		return true
 	}
 }
 

@@ -8,8 +8,11 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pullbatch/batcherexporter/internal/e2e/otlpdata"
 )
@@ -80,4 +83,30 @@ func TestLoadTellsAcceptedFromFailed(t *testing.T) {
 		assert.NotEqual(t, 3, r.Items)
 	}
 	assert.Equal(t, 1000, outcome.Items()+failed)
+}
+
+// ending closes a channel with its third request.
+type ending struct {
+	recorder
+	end chan struct{}
+}
+
+func (e *ending) Send(ctx context.Context, signal otlpdata.Signal, r otlpdata.Range) error {
+	err := e.recorder.Send(ctx, signal, r)
+	if len(e.mu.sent) == 3 {
+		close(e.end)
+	}
+	return err
+}
+
+func TestLoadEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &ending{end: make(chan struct{})}
+		began := time.Now()
+		outcome := Load{MaxItems: 5, Workers: 1, Pause: time.Hour, End: c.end, BodyBytes: 7}.Run(t.Context(), c)
+		require.NoError(t, outcome.Err)
+		assert.Len(t, outcome.Accepted, 3)
+		assert.Equal(t, 7, outcome.Accepted[0].BodyBytes)
+		assert.Equal(t, 2*time.Hour, time.Since(began))
+	})
 }

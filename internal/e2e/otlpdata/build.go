@@ -5,7 +5,9 @@ package otlpdata
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -53,10 +55,23 @@ func NewLogs(r Range) plog.Logs {
 	for id := r.First; id < r.First+uint64(r.Items); id++ {
 		record := sl.LogRecords().AppendEmpty()
 		record.SetTimestamp(timestamp(id))
-		record.Body().SetStr("something happened")
+		record.Body().SetStr(body(id, r.BodyBytes))
 		identify(record.Attributes(), id)
 	}
 	return ld
+}
+
+// body returns a text of that size. It is random, so that compression leaves about
+// half of it.
+func body(id uint64, size int) string {
+	if size == 0 {
+		return "something happened"
+	}
+	seed := [32]byte{}
+	binary.BigEndian.PutUint64(seed[:], id)
+	raw := make([]byte, (size+1)/2)
+	_, _ = rand.NewChaCha8(seed).Read(raw) // never fails
+	return hex.EncodeToString(raw)[:size]
 }
 
 // pointsPerMetric is how many data points in a row belong to one metric: a batch

@@ -23,4 +23,6 @@ func Signals() []Signal { return []Signal{Traces, Logs, Metrics} }
 type Range struct {
 	First uint64
 	Items int
+	// BodyBytes is the size of the body of each log record; 0 for a short one.
+	BodyBytes int
 }

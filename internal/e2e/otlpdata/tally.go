@@ -103,6 +103,12 @@ func (t *Tally) Requests() int { return len(t.sizes) }
 // Items returns how many items arrived, those that came twice counted twice.
 func (t *Tally) Items() int { return t.items }
 
+// Has reports whether the identity arrived.
+func (t *Tally) Has(id uint64) bool { return t.seen[id] > 0 }
+
+// Identities returns how many different identities arrived.
+func (t *Tally) Identities() int { return len(t.seen) }
+
 // Largest returns the number of items of the largest request.
 func (t *Tally) Largest() int {
 	largest := 0

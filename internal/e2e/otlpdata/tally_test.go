@@ -90,7 +90,26 @@ func TestReadFile(t *testing.T) {
 
 			require.NoError(t, os.WriteFile(path, content[:len(content)-1], 0o600))
 			_, err = ReadFile(signal, path)
-			assert.ErrorContains(t, err, "line 3 of "+path+" does not end")
+			assert.ErrorContains(t, err, "the last line of "+path+" does not end")
+
+			killed := &Tally{}
+			require.NoError(t, killed.AddKilled(signal, path))
+			assert.Equal(t, 2, killed.Requests(), "what lacks only its end was taken")
+			require.NoError(t, os.WriteFile(path, content[:len(content)-2], 0o600))
+			killed = &Tally{}
+			require.NoError(t, killed.AddKilled(signal, path))
+			assert.Equal(t, 1, killed.Requests(), "what is cut off was not")
 		})
 	}
+}
+
+func TestLogBody(t *testing.T) {
+	body := func(r Range) string {
+		return NewLogs(r).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Body().Str()
+	}
+	assert.Equal(t, "something happened", body(Range{First: 1, Items: 1}))
+	long := body(Range{First: 1, Items: 1, BodyBytes: 1001})
+	assert.Len(t, long, 1001)
+	assert.Equal(t, long, body(Range{First: 1, Items: 1, BodyBytes: 1001}))
+	assert.NotEqual(t, long, body(Range{First: 2, Items: 1, BodyBytes: 1001}))
 }

@@ -29,23 +29,26 @@ type Sink struct {
 	mu struct {
 		sync.Mutex
 		tallies  map[otlpdata.Signal]*otlpdata.Tally
+		refusals map[otlpdata.Signal]*otlpdata.Tally
 		metadata []metadata.MD // of each request, the refused ones included
 		refuse   int           // how many of the next requests to refuse
 		refusal  error
+		refuseIf func(*otlpdata.Tally) error // asked for each request; may be nil
 		refused  int
 	}
 }
 
 // Listen starts a sink on a free loopback port.
-func Listen() (*Sink, error) {
+func Listen(options ...grpc.ServerOption) (*Sink, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{listener: listener, server: grpc.NewServer()}
+	s := &Sink{listener: listener, server: grpc.NewServer(options...)}
 	s.mu.tallies = map[otlpdata.Signal]*otlpdata.Tally{}
+	s.mu.refusals = map[otlpdata.Signal]*otlpdata.Tally{}
 	for _, signal := range otlpdata.Signals() {
-		s.mu.tallies[signal] = &otlpdata.Tally{}
+		s.mu.tallies[signal], s.mu.refusals[signal] = &otlpdata.Tally{}, &otlpdata.Tally{}
 	}
 	ptraceotlp.RegisterGRPCServer(s.server, &tracesServer{sink: s})
 	plogotlp.RegisterGRPCServer(s.server, &logsServer{sink: s})
@@ -65,6 +68,14 @@ func (s *Sink) Refuse(n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.refuse, s.mu.refusal = n, err
+}
+
+// RefuseIf has a function decide about each request, by what is in it: it fails
+// with the error that the function returns. nil refuses nothing.
+func (s *Sink) RefuseIf(decide func(request *otlpdata.Tally) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.refuseIf = decide
 }
 
 // Refused returns how many requests were refused.
@@ -88,19 +99,40 @@ func (s *Sink) Tally(signal otlpdata.Signal) *otlpdata.Tally {
 	return s.mu.tallies[signal]
 }
 
+// Refusals returns what was refused of a signal. It may be read once the sink is
+// closed.
+func (s *Sink) Refusals(signal otlpdata.Signal) *otlpdata.Tally {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.refusals[signal]
+}
+
 // take decides on one request, and counts it if it is not refused.
 func (s *Sink) take(ctx context.Context, signal otlpdata.Signal, add func(*otlpdata.Tally)) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.metadata = append(s.mu.metadata, md)
-	if s.mu.refuse > 0 {
-		s.mu.refuse--
+	if err := s.decideLocked(add); err != nil {
 		s.mu.refused++
-		return s.mu.refusal
+		add(s.mu.refusals[signal])
+		return err
 	}
 	add(s.mu.tallies[signal])
 	return nil
+}
+
+func (s *Sink) decideLocked(add func(*otlpdata.Tally)) error {
+	if s.mu.refuse > 0 {
+		s.mu.refuse--
+		return s.mu.refusal
+	}
+	if s.mu.refuseIf == nil {
+		return nil
+	}
+	request := &otlpdata.Tally{}
+	add(request)
+	return s.mu.refuseIf(request)
 }
 
 type tracesServer struct {

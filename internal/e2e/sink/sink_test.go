@@ -53,6 +53,26 @@ func TestSinkRefuses(t *testing.T) {
 	assert.True(t, difference.Empty(), "%v", difference)
 }
 
+func TestSinkRefusesByContent(t *testing.T) {
+	s, c := listen(t)
+	s.RefuseIf(func(request *otlpdata.Tally) error {
+		if request.Has(7) {
+			return status.Error(codes.InvalidArgument, "seven")
+		}
+		return nil
+	})
+	load := client.Load{Signal: otlpdata.Metrics, Items: 100, MaxItems: 5, Workers: 1}
+	outcome := load.Run(t.Context(), c)
+	assert.ErrorContains(t, outcome.Err, "seven")
+	require.Len(t, outcome.Failed, 1)
+	assert.Equal(t, 1, s.Refused())
+	difference := s.Refusals(otlpdata.Metrics).Compare(outcome.Failed)
+	assert.True(t, difference.Empty(), "%v", difference)
+	assert.Equal(t, outcome.Failed[0].Items, s.Refusals(otlpdata.Metrics).Identities())
+	difference = s.Tally(otlpdata.Metrics).Compare(outcome.Accepted)
+	assert.True(t, difference.Empty(), "%v", difference)
+}
+
 func TestSinkEndlessLoadEndsWithAFailure(t *testing.T) {
 	s, c := listen(t)
 	s.Refuse(1, status.Error(codes.Unavailable, "try again"))
