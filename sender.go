@@ -25,7 +25,6 @@ type senderSettings[T any] struct {
 	mutates       bool                           // the wrapped exporter changes what it gets
 	direct        bool                           // no queue: a call ends with its caller
 	dropOversized bool
-	maxShrinks    int           // refusals for size that one batch may cost
 	timeout       time.Duration // of one attempt; 0: the wrapped exporter's own
 	retry         configretry.BackOffConfig
 	spanName      string

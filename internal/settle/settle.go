@@ -186,10 +186,10 @@ func (s backendStatus) code() codes.Code {
 // library tells which; that counts whatever the exporter calls it, an HTTP status
 // only if nobody wants to try the same again.
 func (s backendStatus) tooLarge(final bool) bool {
-	switch {
-	case s.http == http.StatusRequestEntityTooLarge:
+	switch s.http {
+	case http.StatusRequestEntityTooLarge:
 		return final
-	case s.http == http.StatusBadRequest:
+	case http.StatusBadRequest:
 		return final && saysBodyTooLarge(s.text)
 	}
 	return s.code() == codes.ResourceExhausted && saysMessageTooLarge(s.text)
