@@ -9,6 +9,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 include tools.mk
+include bench.mk
 
 BUILD := distro/build
 COLLECTOR := $(BUILD)/otelcol-batcher
@@ -27,7 +28,7 @@ help: ## List the targets.
 
 # What the collector is compiled from, apart from the modules in go.sum.
 COMPONENT_SOURCES := go.mod go.sum $(shell find . -name '*.go' -not -name '*_test.go' \
-	-not -path './distro/*' -not -path './internal/e2e/*' -not -path './internal/tools/*')
+	-not -path './distro/*' -not -path './internal/e2e/*' -not -path './internal/tools/*' -not -path './bench/*')
 RUNNER_SOURCES := $(shell find internal/e2e -name '*.go' -not -name '*_test.go') internal/e2e/go.mod internal/e2e/go.sum
 
 distro: $(COLLECTOR) ## Build a collector that has the batcher in it.
@@ -73,9 +74,11 @@ test: ## Run every test that a change must pass.
 vet:
 	go vet -tags $(TAGS) ./...
 	go -C internal/e2e vet ./...
+	go -C bench vet ./...
 
 unit: ## Run the unit and property tests.
 	go test -race -tags $(TAGS) ./...
+	go -C bench test ./...
 
 # Never from the cache: the collector is not among the files that go knows of.
 e2e: $(COLLECTOR) ## Run the end-to-end tests.

@@ -89,6 +89,7 @@ type queue[T any] struct {
 	work   func()        // what a worker runs: it calls next until that returns nil
 	ended  chan struct{} // closed when the queue is halted and the last worker has ended
 	over   chan struct{} // closed when the queue is abandoned
+	only   *partition[T] // the one without a key
 
 	mu struct {
 		mutex
@@ -147,7 +148,8 @@ func newQueue[T any](set queueSettings, signal payload.Signal[T], merger payload
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	q.parked.L = &q.mu.mutex
-	q.mu.partitions = map[string]*partition[T]{}
+	q.only = &partition[T]{position: -1}
+	q.mu.partitions = map[string]*partition[T]{"": q.only}
 	q.mu.active = map[*batch[T]]struct{}{}
 	q.mu.current = newEpoch()
 	q.mu.oldest = q.mu.current
@@ -167,6 +169,7 @@ func (q *queue[T]) offer(ctx context.Context, data T) (*settlement[T], error) {
 	if e.items == 0 {
 		return nil, nil
 	}
+	e.at = q.now()
 	q.measure(&e)
 	if e.size > q.set.capacity {
 		return nil, consumererror.NewPermanent(fmt.Errorf(
@@ -284,6 +287,7 @@ func (q *queue[T]) waitForRoom(ctx context.Context, w *waiter, e entry[T]) error
 		q.mu.used -= e.size
 		return errStopping
 	}
+	e.at = q.now()
 	q.appendLocked(e)
 	return nil
 }
@@ -305,7 +309,6 @@ func (q *queue[T]) await(ctx context.Context, s *settlement[T]) error {
 // appendLocked queues e, whose capacity is taken, and wakes a worker if that
 // makes its partition due.
 func (q *queue[T]) appendLocked(e entry[T]) {
-	e.at = q.now()
 	ep := q.mu.current
 	ep.pending++
 	if e.rare != nil {
@@ -313,7 +316,7 @@ func (q *queue[T]) appendLocked(e entry[T]) {
 	}
 	q.mu.accepted += int64(e.items)
 	q.mu.pending += int64(e.items)
-	p := q.partitionLocked("")
+	p := q.only
 	if p.needsChunk(ep) {
 		c := q.spare.Swap(nil)
 		if c == nil {
@@ -336,16 +339,6 @@ func (q *queue[T]) appendLocked(e entry[T]) {
 		}
 	}
 	q.wakeLocked()
-}
-
-// partitionLocked returns the partition of a key, a new one if need be.
-func (q *queue[T]) partitionLocked(key string) *partition[T] {
-	p := q.mu.partitions[key]
-	if p == nil {
-		p = &partition[T]{key: key, position: -1}
-		q.mu.partitions[key] = p
-	}
-	return p
 }
 
 // grantLocked gives freed capacity to the offers that wait, in order: one that

@@ -14,9 +14,9 @@ const (
 	// one in their batch. A resource that is joined saves its own marshalling,
 	// sending and parsing, some microseconds; a hash is well below one.
 	worthwhile = 16
-	// pauseSize is the number of resources that are let through before the next
-	// sample, which makes hashing in vain cost a twentieth.
-	pauseSize = 16 * sampleSize
+	// pauseRatio is how many times as many resources as a vain sample had are let
+	// through before the next one, which makes hashing in vain cost a twentieth.
+	pauseRatio = 16
 )
 
 // sampler decides whether it is worthwhile to look for equal resources, from
@@ -44,7 +44,7 @@ func (s *sampler) found(seen, joined int) {
 	allSeen := s.seen.Swap(0)
 	s.joined.Store(0)
 	if allSeen >= sampleSize && allJoined*worthwhile < allSeen {
-		s.pause.Store(pauseSize)
+		s.pause.Store(pauseRatio * allSeen)
 	}
 }
 

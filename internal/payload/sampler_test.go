@@ -36,7 +36,7 @@ func TestSampler(t *testing.T) {
 func TestSamplerTriesAgain(t *testing.T) {
 	var s sampler
 	s.found(sampleSize, 0)
-	for range pauseSize / 10 {
+	for range pauseRatio * sampleSize / 10 {
 		assert.False(t, s.on())
 		s.passed(10)
 	}
