@@ -4,12 +4,16 @@
 package report
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // Chart is a chart with a line or, where X has names, bars for each subject.
@@ -28,9 +32,11 @@ type Line struct {
 }
 
 const (
-	chartWidth  = 20 * vg.Centimeter
+	chartWidth  = 21 * vg.Centimeter
 	chartHeight = 11 * vg.Centimeter
-	barsWidth   = 16 * vg.Centimeter // of all bars
+	barsWidth   = 12 * vg.Centimeter // of all bars
+	margin      = 4 * vg.Millimeter
+	legendWidth = 5 * vg.Centimeter // beside the chart, where it hides nothing
 )
 
 func (c Chart) save(dir string) error {
@@ -38,14 +44,23 @@ func (c Chart) save(dir string) error {
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
 	p.Legend.Top = true
 	p.Add(plotter.NewGrid())
-	draw := c.lines
+	// To the left of the names, so that a wide font does not cover the samples.
+	p.Legend.Left = true
+	p.Legend.XOffs = chartWidth - legendWidth - 5*margin
+	add := c.lines
 	if c.Names != nil {
-		draw = c.bars
+		add = c.bars
 	}
-	if err := draw(p); err != nil {
+	if err := add(p); err != nil {
 		return err
 	}
-	return p.Save(chartWidth, chartHeight, filepath.Join(dir, c.File))
+	canvas := vgsvg.New(chartWidth, chartHeight)
+	p.Draw(draw.Crop(draw.New(canvas), margin, -legendWidth, margin, -margin))
+	var image bytes.Buffer
+	if _, err := canvas.WriteTo(&image); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, c.File), image.Bytes(), 0o644)
 }
 
 func (c Chart) lines(p *plot.Plot) error {
