@@ -16,6 +16,10 @@ type outcome struct {
 	sent  int
 	lost  []loss
 	order []payload.Run // whose items are where; nil if nobody asks, or all are of one source
+
+	// Set by attribute.
+	joined   error
+	bySource map[int]error
 }
 
 // dropped is the number of items that were given up.
@@ -52,36 +56,45 @@ func (o *outcome) err() error {
 	return errs.join()
 }
 
-// errOf returns the errors of one source of the batch, by its number: those of
-// the ranges in which it has items. If one of them is permanent, so is the whole.
-func (o *outcome) errOf(source int) error {
+// attribute finds out which source lost what, in one walk for each loss, so that
+// errOf, which is asked under the queue's lock, only has to look.
+func (o *outcome) attribute() {
 	if len(o.lost) == 0 {
-		return nil
+		return
 	}
+	o.joined = o.err()
 	if o.order == nil {
-		return o.err()
+		return
 	}
-	var errs errorSet
-	for i := range o.lost {
-		if o.hasItemsIn(source, o.lost[i].place) {
-			errs.add(o.lost[i].err)
+	sets := map[int]*errorSet{}
+	for _, l := range o.lost {
+		at := 0
+		for _, r := range o.order {
+			if at >= l.place.to {
+				break
+			}
+			if at += r.Items; r.Items > 0 && at > l.place.from {
+				if sets[r.Source] == nil {
+					sets[r.Source] = &errorSet{}
+				}
+				sets[r.Source].add(l.err)
+			}
 		}
 	}
-	return errs.join()
+	o.bySource = make(map[int]error, len(sets))
+	for source, set := range sets {
+		o.bySource[source] = set.join()
+	}
 }
 
-// hasItemsIn says whether any of the items in the place is of the source.
-func (o *outcome) hasItemsIn(source int, place span) bool {
-	at := 0
-	for _, r := range o.order {
-		if r.Source == source && at < place.to && at+r.Items > place.from {
-			return true
-		}
-		if at += r.Items; at >= place.to {
-			return false
-		}
+// errOf returns the errors of one source of the batch, by its number: those of
+// the ranges in which it has items. If one of them is permanent, so is the whole.
+// attribute must have been called.
+func (o *outcome) errOf(source int) error {
+	if o.bySource == nil {
+		return o.joined
 	}
-	return false
+	return o.bySource[source]
 }
 
 // errorSet is the different errors of many pieces. A request of a million items

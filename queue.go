@@ -359,6 +359,7 @@ func (q *queue[T]) grantLocked() {
 // acquisition of the lock. It reports false if the queue was abandoned while b
 // was in flight, which settled it.
 func (q *queue[T]) settle(b *batch[T], o outcome) bool {
+	o.attribute()
 	if q.pooled {
 		defer q.unref(b) // after the lock is free: it walks the data
 	}
