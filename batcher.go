@@ -22,7 +22,7 @@ type batchSettings struct {
 	flushTimeout time.Duration
 }
 
-// countsBytes says whether the bytes of requests are needed.
+// countsBytes says whether batches need the bytes of requests.
 func (s *batchSettings) countsBytes() bool { return s.unit == unitBytes || s.maxBytes > 0 }
 
 // bounded says whether a batch has a bound at all.

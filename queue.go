@@ -165,11 +165,12 @@ func (q *queue[T]) now() instant { return instant(time.Since(q.base)) + 1 }
 // request is larger than the queue, and retryable if the queue is full, if ctx
 // ended while waiting for room, or if the exporter stops.
 func (q *queue[T]) offer(ctx context.Context, data T) (*settlement[T], error) {
-	e := entry[T]{data: data, ctx: ctx, items: q.signal.Items(data)}
-	if e.items == 0 {
+	// The clock comes first: reading it waits for all loads before it, and those of
+	// data that is in no cache must be free to overlap with what follows.
+	e := entry[T]{data: data, ctx: ctx, at: q.now()}
+	if e.items = q.signal.Items(data); e.items == 0 {
 		return nil, nil
 	}
-	e.at = q.now()
 	q.measure(&e)
 	if e.size > q.set.capacity {
 		return nil, consumererror.NewPermanent(fmt.Errorf(
@@ -197,13 +198,22 @@ func (q *queue[T]) offer(ctx context.Context, data T) (*settlement[T], error) {
 // indexAbove is the number of items above which a request brings its index of
 // sizes with it. Smaller ones are sized under the lock, and only if they become
 // the boundary of a batch, which is cheaper than an index for each.
-const indexAbove = 64
+const indexAbove = 128
 
 // measure sets the sizes of e, in its caller and while its data is in the cache.
+// Its bytes are counted once, whoever asks for them: that is most of what an offer
+// costs.
 func (q *queue[T]) measure(e *entry[T]) {
-	bounded := q.set.batch.countsBytes()
-	if bounded {
-		e.cost = q.signal.Cost(e.data, toInt(q.set.batch.maxBytes))
+	indexed := q.set.batch.maxBytes > 0 && e.items > indexAbove
+	if q.set.waitForResult || indexed {
+		e.rare = &settlement[T]{data: e.data, ctx: e.ctx, items: e.items}
+	}
+	switch limit := toInt(q.set.batch.maxBytes); {
+	case indexed:
+		e.rare.sizes = q.signal.Index(e.data, true, limit)
+		e.cost = e.rare.sizes.Whole()
+	case q.set.batch.countsBytes():
+		e.cost = q.signal.Cost(e.data, limit)
 	}
 	switch q.set.unit {
 	case unitRequests:
@@ -211,16 +221,14 @@ func (q *queue[T]) measure(e *entry[T]) {
 	case unitItems:
 		e.size = int64(e.items)
 	case unitBytes:
-		e.size = int64(q.signal.Bytes(e.data))
+		if e.size = int64(e.cost); e.size == 0 || !q.signal.ExactCost() {
+			e.size = int64(q.signal.Bytes(e.data))
+		}
 	}
-	cut := q.set.batch.maxBytes > 0 && e.items > indexAbove
-	if !q.set.waitForResult && !cut {
+	if e.rare == nil {
 		return
 	}
-	e.rare = &settlement[T]{data: e.data, ctx: e.ctx, items: e.items, size: e.size}
-	if cut {
-		e.rare.sizes = q.signal.Index(e.data, true, toInt(q.set.batch.maxBytes))
-	}
+	e.rare.size = e.size
 	if q.set.waitForResult {
 		e.rare.done = make(chan struct{})
 	}

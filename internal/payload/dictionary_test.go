@@ -252,6 +252,7 @@ func fuzzOne(t *testing.T, data pprofile.Profiles, first, second uint8, limit ui
 	cost := Profiles().Cost(data, int(limit))
 	require.GreaterOrEqual(t, cost, Profiles().Bytes(data))
 	ix := Profiles().Index(data, true, int(limit))
+	require.Equal(t, cost, ix.Whole())
 	want := payloadtest.FlattenProfiles(data)
 	low := min(int(first), ix.Items())
 	pieces := cutAt(data, ix, low, max(low, min(int(second), ix.Items())))

@@ -50,6 +50,7 @@ func fuzzedPieces[T any](t *testing.T, s subject[T], data T, cuts []byte) []T {
 	size := s.Bytes(data)
 	ix := s.Index(data, true, 0)
 	assert.Equal(t, s.Items(data), ix.Items())
+	assert.Equal(t, size, ix.Whole())
 	assert.LessOrEqual(t, ix.Cost(0, ix.Items()), size)
 	at := []int{0}
 	for _, c := range cuts {

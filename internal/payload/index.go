@@ -4,6 +4,7 @@
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
 import (
+	"math/bits"
 	"sort"
 	"sync"
 )
@@ -35,6 +36,23 @@ type Index struct {
 	// bounds are ways to bound the size of a range from above. The lowest of
 	// them counts. None without bytes, one for most signals, three for profiles.
 	bounds []bound
+	whole  int // cost of all of the data
+
+	// Until the index is finished: the bytes of the groups without items in the
+	// open group of the level above, which is the data itself for the first; the
+	// cost of all that is closed, under the first bound; and that cost when the
+	// open group of a level began.
+	empty  [maxLevels + 1]int
+	total  int
+	opened [maxLevels]int
+
+	// common is where the lists begin: most requests have one resource with one
+	// scope, and their index then takes two allocations.
+	common struct {
+		bound   [1]bound
+		groups  [maxLevels][1]group
+		headers [maxLevels][1]int
+	}
 
 	mu struct { // used by Cut alone
 		sync.Mutex
@@ -69,6 +87,10 @@ type bound struct {
 
 // Items is the number of items.
 func (ix *Index) Items() int { return ix.items }
+
+// Whole is the cost of all of the data, the groups without items included: what
+// Signal.Cost returns. The index must have been made with bytes.
+func (ix *Index) Whole() int { return ix.whole }
 
 // Cost is the number of bytes that the items [from, to) need at the most as a
 // request of their own. The index must have been made with bytes.
@@ -162,8 +184,14 @@ func (ix *Index) groups(level int, s span) []group {
 // holds positions only. items is the number of items, if known.
 func newIndex(items, bounds int) *Index {
 	ix := &Index{}
-	if bounds > 0 {
+	if ix.bounds = ix.common.bound[:]; bounds != len(ix.bounds) {
 		ix.bounds = make([]bound, bounds)
+	}
+	for level := range maxLevels {
+		ix.levels[level] = ix.common.groups[level][:0]
+		if bounds > 0 {
+			ix.bounds[0].headers[level] = ix.common.headers[level][:0]
+		}
 	}
 	for i := range ix.bounds {
 		ix.bounds[i].cum = make([]int, 1, items+1)
@@ -177,31 +205,27 @@ func (ix *Index) hasBytes() bool { return len(ix.bounds) > 0 }
 // open begins a group, which stands at pos in the slice of its parent.
 func (ix *Index) open(level, pos int) {
 	ix.levels[level] = append(ix.levels[level], group{first: int32(ix.items), pos: int32(pos)})
+	ix.opened[level] = ix.total
 }
 
 // item adds one item to the open groups. Its cost is its size with tag and
 // length prefix.
 func (ix *Index) item(c cost) {
 	ix.items++
+	ix.total += c[0]
 	for i := range ix.bounds {
 		b := &ix.bounds[i]
 		b.cum = append(b.cum, c[i])
 	}
 }
 
-// skip adds n items without cost, for an index without bytes.
+// skip adds n items without their cost.
 func (ix *Index) skip(n int) { ix.items += n }
 
-// spent is the sum of the costs under the first bound of all items since the
-// open group of that level began, with the headers of the groups closed within.
-func (ix *Index) spent(level int) int {
-	groups := ix.levels[level]
-	sum := 0
-	for _, c := range ix.bounds[0].cum[groups[len(groups)-1].first+1:] {
-		sum += c
-	}
-	return sum
-}
+// spent is the sum of the costs of all items since the open group of that level
+// began, with the headers of the groups closed within. It is right for an index
+// with one bound.
+func (ix *Index) spent(level int) int { return ix.total - ix.opened[level] }
 
 // frame is the cost of the header of the open group of a level, if the group is
 // headerSize bytes large without content. It is right for an index with one
@@ -210,7 +234,7 @@ func (ix *Index) frame(level, headerSize int) cost {
 	if !ix.hasBytes() {
 		return cost{}
 	}
-	content := ix.spent(level)
+	content := ix.spent(level) + ix.empty[level+1]
 	return cost{framed(headerSize+content) - content}
 }
 
@@ -220,11 +244,15 @@ func (ix *Index) frame(level, headerSize int) cost {
 func (ix *Index) close(level int, header cost) {
 	groups := ix.levels[level]
 	last := &groups[len(groups)-1]
+	ix.empty[level] += ix.empty[level+1]
+	ix.empty[level+1] = 0
 	if int(last.first) == ix.items {
 		ix.levels[level] = groups[:len(groups)-1]
+		ix.empty[level] += header[0]
 		return
 	}
 	last.end = int32(ix.items)
+	ix.total += header[0]
 	for i := range ix.bounds {
 		b := &ix.bounds[i]
 		b.headers[level] = append(b.headers[level], header[i])
@@ -239,6 +267,9 @@ func (ix *Index) finish() *Index {
 		accumulate(ix.bounds[i].cum)
 		accumulate(ix.bounds[i].shared)
 	}
+	if ix.hasBytes() {
+		ix.whole = ix.Cost(0, ix.items) + ix.empty[0]
+	}
 	return ix
 }
 
@@ -249,13 +280,7 @@ func accumulate(sums []int) {
 }
 
 // varintLen is the length of a protobuf varint.
-func varintLen(n int) int {
-	length := 1
-	for ; n >= 0x80; n >>= 7 {
-		length++
-	}
-	return length
-}
+func varintLen(n int) int { return (bits.Len64(uint64(n)|1) + 6) / 7 }
 
 // framed is the size of an embedded message or string of n bytes under a field
 // number below 16.

@@ -5,6 +5,7 @@ package payload // import "github.com/pullbatch/batcherexporter/internal/payload
 
 import (
 	"errors"
+	"sync"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -13,7 +14,7 @@ import (
 
 // Logs is the signal whose items are log records.
 func Logs() Signal[plog.Logs] {
-	return signal[plog.Logs, plog.ResourceLogsSlice, plog.ResourceLogs, plog.ScopeLogsSlice, plog.ScopeLogs]{logs{}}
+	return signal[plog.Logs, plog.ResourceLogsSlice, plog.ResourceLogs, plog.ScopeLogsSlice, plog.ScopeLogs]{logs{}, &sync.Pool{}}
 }
 
 type logs struct{}

@@ -5,6 +5,7 @@ package payload // import "github.com/pullbatch/batcherexporter/internal/payload
 
 import (
 	"errors"
+	"sync"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -17,7 +18,7 @@ func Metrics() Signal[pmetric.Metrics] {
 		pmetric.Metrics,
 		pmetric.ResourceMetricsSlice, pmetric.ResourceMetrics,
 		pmetric.ScopeMetricsSlice, pmetric.ScopeMetrics,
-	]{metrics{}}
+	]{metrics{}, &sync.Pool{}}
 }
 
 type metrics struct{}

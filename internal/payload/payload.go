@@ -14,8 +14,9 @@ package payload // import "github.com/pullbatch/batcherexporter/internal/payload
 // signal's data; T is plog.Logs, ptrace.Traces, pmetric.Metrics or
 // pprofile.Profiles.
 //
-// Implementations hold no state: they may be used by any number of goroutines
-// at a time. One value of T belongs to one goroutine at a time, but for Cut.
+// Implementations hold nothing but scratch space: any number of goroutines may
+// use them at a time. One value of T belongs to one goroutine at a time, but for
+// Cut.
 type Signal[T any] interface {
 	// Items counts the items of data.
 	Items(data T) int
@@ -29,6 +30,9 @@ type Signal[T any] interface {
 	// the dictionary of a batch than in their own. limit is the bound of the
 	// batch in bytes, and 0 if there is none.
 	Cost(data T, limit int) int
+
+	// ExactCost says whether Cost is Bytes, so that who needs both computes one.
+	ExactCost() bool
 
 	// Index describes the positions of data's items, so that it can be cut. With
 	// bytes it also holds what each item adds to a batch, and Fit may be called

@@ -120,6 +120,10 @@ func testSizes[T any](t *testing.T, s subject[T]) {
 		assert.Equal(t, len(buf), s.Bytes(data))
 		assert.Equal(t, len(buf), s.Cost(data, 0))
 		assert.Equal(t, len(buf), s.Cost(data, 10))
+		assert.True(t, s.ExactCost())
+		want := s.flatten(data)
+		assert.Equal(t, len(buf), s.Index(data, true, 10).Whole())
+		assert.Equal(t, want, s.flatten(data), "an index leaves the data as it was")
 		assert.Len(t, s.flatten(data), s.Items(data))
 		assert.Len(t, s.ids(data), s.Items(data))
 	})
@@ -144,6 +148,7 @@ func testClone[T any](t *testing.T, s subject[T]) {
 	assert.Equal(t, want, s.flatten(data))
 
 	clone := s.Clone(data)
+	assert.Equal(t, s.Index(clone, true, 0).Whole(), ix.Whole())
 	assert.False(t, s.IsReadOnly(clone))
 	s.Cut(clone, ix, 0, ix.Items())
 	assert.Equal(t, want, s.flatten(data), "a clone shares nothing with what it was made of")

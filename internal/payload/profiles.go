@@ -6,6 +6,7 @@ package payload // import "github.com/pullbatch/batcherexporter/internal/payload
 import (
 	"errors"
 	"iter"
+	"sync"
 
 	"go.opentelemetry.io/collector/consumer/consumererror/xconsumererror"
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -17,7 +18,9 @@ import (
 // It is like the others but for the dictionary that all samples of a request
 // share. A piece gets a dictionary of its own with what it needs, and the first
 // two requests of a batch a common one, in which all that follow are looked up.
-func Profiles() Signal[pprofile.Profiles] { return profilesSignal{profilesTree{profiles{}}} }
+func Profiles() Signal[pprofile.Profiles] {
+	return profilesSignal{profilesTree{profiles{}, &sync.Pool{}}}
+}
 
 // profilesTree does what can be done without the dictionary.
 type profilesTree = signal[
@@ -30,13 +33,18 @@ type profilesSignal struct{ profilesTree }
 
 // Cost implements Signal. It also covers the references to strings that pdata
 // makes out of the attributes of resources and scopes when it marshals.
-func (profilesSignal) Cost(data pprofile.Profiles, limit int) int {
+func (sg profilesSignal) Cost(data pprofile.Profiles, limit int) int {
 	if limit <= 0 {
 		return profileSizer.ProfilesSize(data)
 	}
 	resolveReferences(data)
-	return newMeter(data, limit).cost(data)
+	m := newMeter(data, limit, sg.bareFor(data))
+	defer sg.bares.Put(m.bare)
+	return m.cost(data)
 }
+
+// ExactCost implements Signal.
+func (profilesSignal) ExactCost() bool { return false }
 
 // Index implements Signal.
 func (sg profilesSignal) Index(data pprofile.Profiles, bytes bool, limit int) *Index {
@@ -44,7 +52,9 @@ func (sg profilesSignal) Index(data pprofile.Profiles, bytes bool, limit int) *I
 	if !bytes {
 		return sg.profilesTree.Index(data, false, 0)
 	}
-	return newMeter(data, limit).index(data)
+	m := newMeter(data, limit, sg.bareFor(data))
+	defer sg.bares.Put(m.bare)
+	return m.index(data)
 }
 
 // Cut implements Signal. The dictionary of data is only read, so that it may

@@ -21,7 +21,7 @@ const (
 // how many, so all of it is an upper bound.
 type meter struct {
 	sizer
-	bare  profilesBare
+	bare  *profilesBare
 	limit int
 	texts int // bytes for references to the texts in attributes, up to now
 
@@ -38,18 +38,20 @@ type profilesBare = bare[
 	pprofile.ScopeProfilesSlice, pprofile.ScopeProfiles,
 ]
 
-func newMeter(data pprofile.Profiles, limit int) *meter {
+func newMeter(data pprofile.Profiles, limit int, bare *profilesBare) *meter {
 	return &meter{
 		sizer: newSizer(data.Dictionary(), limit),
-		bare:  profilesTree{profiles{}}.newBare(),
+		bare:  bare,
 		limit: limit,
 	}
 }
 
 // cost is what data adds to a batch at the most. A batch that consists of it
 // alone takes it as it is, and any other only the entries that are not null.
-func (m *meter) cost(data pprofile.Profiles) int {
-	merged := m.request(data)
+func (m *meter) cost(data pprofile.Profiles) int { return m.whole(data, m.request(data)) }
+
+// whole is the cost of data whose resources have a size of merged.
+func (m *meter) whole(data pprofile.Profiles, merged int) int {
 	entries := nullEntries
 	for t := range tableCount {
 		for i := range int32(m.length[t]) {
@@ -74,11 +76,12 @@ func (m *meter) index(data pprofile.Profiles) *Index {
 	m.ix = newIndex(data.SampleCount(), profileBounds)
 	m.begin()
 	defer m.end()
-	m.request(data)
+	merged := m.request(data)
 	for i := range m.ix.bounds {
 		m.ix.bounds[i].base = m.prefix(m.entries) + nullEntries
 	}
-	return m.ix.finish()
+	m.ix.finish().whole = m.whole(data, merged)
+	return m.ix
 }
 
 func (m *meter) begin() {
@@ -112,8 +115,7 @@ func (m *meter) request(data pprofile.Profiles) int {
 
 func (m *meter) resource(pos int, r pprofile.ResourceProfiles) int {
 	m.open(resourceLevel, pos)
-	copyResource(r, m.bare.resource)
-	header := m.bare.resourceSize(m.bare.resource) + m.textReferences(r.Resource().Attributes())
+	header := m.bare.resourceHeader(r) + m.textReferences(r.Resource().Attributes())
 	size := header
 	for n, s := range r.ScopeProfiles().All() {
 		size += framed(m.scope(n, s))
@@ -124,8 +126,7 @@ func (m *meter) resource(pos int, r pprofile.ResourceProfiles) int {
 
 func (m *meter) scope(pos int, s pprofile.ScopeProfiles) int {
 	m.open(scopeLevel, pos)
-	copyScope(s, m.bare.scope)
-	header := m.bare.scopeSize(m.bare.scope) + m.textReferences(s.Scope().Attributes())
+	header := m.bare.scopeHeader(s) + m.textReferences(s.Scope().Attributes())
 	size := header
 	for n, p := range s.Profiles().All() {
 		size += framed(m.profile(n, p))

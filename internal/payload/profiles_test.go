@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -167,7 +168,7 @@ func TestProfilesMeterIsExact(t *testing.T) {
 		source := payloadtest.RandomProfiles(rnd, rapid.IntRange(1, 40).Draw(t, "items"), 0)
 		ix := Profiles().Index(source, false, 0)
 		data := Profiles().Cut(source, ix, 0, ix.Items())
-		m := newMeter(data, 0)
+		m := newMeter(data, 0, profilesSignal{profilesTree{profiles{}, &sync.Pool{}}}.bareFor(data))
 		entries := nullEntries
 		for n := range tableCount {
 			for i := int32(1); int(i) < m.length[n]; i++ {

@@ -5,6 +5,7 @@ package payload // import "github.com/pullbatch/batcherexporter/internal/payload
 
 import (
 	"errors"
+	"sync"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -13,7 +14,7 @@ import (
 
 // Traces is the signal whose items are spans.
 func Traces() Signal[ptrace.Traces] {
-	return signal[ptrace.Traces, ptrace.ResourceSpansSlice, ptrace.ResourceSpans, ptrace.ScopeSpansSlice, ptrace.ScopeSpans]{traces{}}
+	return signal[ptrace.Traces, ptrace.ResourceSpansSlice, ptrace.ResourceSpans, ptrace.ScopeSpansSlice, ptrace.ScopeSpans]{traces{}, &sync.Pool{}}
 }
 
 type traces struct{}

@@ -5,6 +5,7 @@ package payload // import "github.com/pullbatch/batcherexporter/internal/payload
 
 import (
 	"math/bits"
+	"sync"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
@@ -85,18 +86,23 @@ type basics[T any] interface {
 // and those of joiner are the only ones that walk the data.
 type signal[T any, RL list[RL, R], R resourceGroup, SL list[SL, S], S scopeGroup] struct {
 	adapter[T, RL, R, SL, S]
+	bares *sync.Pool // of *bare
 }
 
 // Cost implements Signal.
 func (sg signal[T, RL, R, SL, S]) Cost(data T, _ int) int { return sg.Bytes(data) }
 
+// ExactCost implements Signal.
+func (signal[T, RL, R, SL, S]) ExactCost() bool { return true }
+
 // Index implements Signal.
 func (sg signal[T, RL, R, SL, S]) Index(data T, bytes bool, _ int) *Index {
-	bounds, bare := 0, bare[T, RL, R, SL, S]{}
+	bounds := 0
 	if bytes {
-		bounds, bare = 1, sg.newBare()
+		bounds = 1
 	}
-	ix := newIndex(sg.Items(data), bounds)
+	ix, bare := newIndex(sg.Items(data), bounds), sg.bareFor(data)
+	defer sg.bares.Put(bare)
 	resources := sg.resources(data)
 	for r := range resources.Len() {
 		ix.open(resourceLevel, r)
@@ -152,39 +158,66 @@ func (sg signal[T, RL, R, SL, S]) cutScopes(ix *Index, src, dst SL, part span) {
 }
 
 // bare finds out how large a resource or scope is without its content. The
-// library only sizes a group with all that is in it. So a copy of the header
-// goes into a group that has no content: the alternatives are to size each item
-// once more on every level, or to take the content out for a moment, which must
-// not be done to data that is shared.
+// library only sizes a group with all that is in it, and to size each item once
+// more on every level is what an index is there to avoid. So the content is taken
+// out for a moment; of data that is shared, a copy of the header is sized.
 type bare[T any, RL list[RL, R], R resourceGroup, SL list[SL, S], S scopeGroup] struct {
 	adapter[T, RL, R, SL, S]
-	resource R
+	shared   bool
+	resource R // without content, and so is
 	scope    S
 }
 
-func (sg signal[T, RL, R, SL, S]) newBare() bare[T, RL, R, SL, S] {
-	groups := sg.resources(sg.newData())
-	return bare[T, RL, R, SL, S]{
-		adapter:  sg.adapter,
-		resource: groups.AppendEmpty(),
-		scope:    sg.scopes(groups.AppendEmpty()).AppendEmpty(),
+// bareFor returns a bare from the pool, into which it must be put back.
+func (sg signal[T, RL, R, SL, S]) bareFor(data T) *bare[T, RL, R, SL, S] {
+	b, ok := sg.bares.Get().(*bare[T, RL, R, SL, S])
+	if !ok {
+		groups := sg.resources(sg.newData())
+		b = &bare[T, RL, R, SL, S]{
+			adapter:  sg.adapter,
+			resource: groups.AppendEmpty(),
+			scope:    sg.scopes(groups.AppendEmpty()).AppendEmpty(),
+		}
 	}
+	b.shared = sg.IsReadOnly(data)
+	return b
 }
 
-func (b bare[T, RL, R, SL, S]) resourceCost(ix *Index, r R) cost {
+func (b *bare[T, RL, R, SL, S]) resourceHeader(r R) int {
+	if b.shared {
+		copyResource(r, b.resource)
+		return b.resourceSize(b.resource)
+	}
+	content, aside := b.scopes(r), b.scopes(b.resource)
+	content.MoveAndAppendTo(aside)
+	size := b.resourceSize(r)
+	aside.MoveAndAppendTo(content)
+	return size
+}
+
+func (b *bare[T, RL, R, SL, S]) scopeHeader(s S) int {
+	if b.shared {
+		copyScope(s, b.scope)
+		return b.scopeSize(b.scope)
+	}
+	b.moveScope(s, b.scope)
+	size := b.scopeSize(s)
+	b.moveScope(b.scope, s)
+	return size
+}
+
+func (b *bare[T, RL, R, SL, S]) resourceCost(ix *Index, r R) cost {
 	if !ix.hasBytes() {
 		return cost{}
 	}
-	copyResource(r, b.resource)
-	return ix.frame(resourceLevel, b.resourceSize(b.resource))
+	return ix.frame(resourceLevel, b.resourceHeader(r))
 }
 
-func (b bare[T, RL, R, SL, S]) scopeCost(ix *Index, s S) cost {
+func (b *bare[T, RL, R, SL, S]) scopeCost(ix *Index, s S) cost {
 	if !ix.hasBytes() {
 		return cost{}
 	}
-	copyScope(s, b.scope)
-	return ix.frame(scopeLevel, b.scopeSize(b.scope))
+	return ix.frame(scopeLevel, b.scopeHeader(s))
 }
 
 func copyResource[R resourceGroup](src, dst R) {
@@ -197,15 +230,22 @@ func copyScope[S scopeGroup](src, dst S) {
 	dst.SetSchemaUrl(src.SchemaUrl())
 }
 
-// addItems adds the items of a slice to the index.
+// addItems adds the items of a slice to an index with one bound or none. It does
+// what item does, without a call for each of them.
 func addItems[L list[L, E], E any](ix *Index, items L, size func(E) int) {
+	n := items.Len()
+	ix.skip(n)
 	if !ix.hasBytes() {
-		ix.skip(items.Len())
 		return
 	}
-	for i := range items.Len() {
-		ix.item(cost{framed(size(items.At(i)))})
+	sum, cum := 0, ix.bounds[0].cum
+	for i := range n {
+		c := framed(size(items.At(i)))
+		sum += c
+		cum = append(cum, c)
 	}
+	ix.total += sum
+	ix.bounds[0].cum = cum
 }
 
 // moveItems moves a part of group g, whose items are src, to dst, which is empty.
