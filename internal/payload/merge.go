@@ -35,7 +35,8 @@ type batch[T any, RL list[RL, R], R resourceGroup, SL list[SL, S], S scopeGroup]
 	*merger[T, RL, R, SL, S]
 	data   T
 	begun  bool
-	plain  bool                     // nothing is joined
+	plain  bool                     // nothing is joined any more
+	tally  tally                    // of what the sampler has not been told
 	joiner *joiner[T, RL, R, SL, S] // nil until there is something to join with
 	order  *order[T, RL, R, SL, S]  // nil if nobody asks for it
 }
@@ -59,16 +60,19 @@ func (b *batch[T, RL, R, SL, S]) Add(data T) {
 func (b *batch[T, RL, R, SL, S]) Order() []Run { return b.order.runs() }
 
 // join takes out of src what goes into resources of the batch. It reports false
-// if nothing is joined in this batch, which is decided once: if some data was
-// joined and some not, items of one resource could overtake each other.
+// if nothing is joined.
+//
+// A batch may stop joining, when the sampler finds that it is in vain, but not
+// begin with it later: what is appended stays behind what was joined before, and
+// what was joined later would overtake it.
 func (b *batch[T, RL, R, SL, S]) join(src, dst RL) bool {
 	if b.sampler == nil {
 		return false
 	}
+	defer b.tally.tell(b.sampler, tallied)
 	seen := src.Len()
-	if b.plain || b.joiner == nil && !b.sampler.on() {
-		b.plain = true
-		b.sampler.passed(seen)
+	if b.plain = b.plain || !b.sampler.on(); b.plain {
+		b.tally.passed += seen
 		return false
 	}
 	if b.joiner == nil {
@@ -77,7 +81,8 @@ func (b *batch[T, RL, R, SL, S]) join(src, dst RL) bool {
 		b.joiner.begin(dst)
 	}
 	b.joiner.join(src, dst.Len())
-	b.sampler.found(seen, seen-src.Len())
+	b.tally.seen += seen
+	b.tally.joined += seen - src.Len()
 	return true
 }
 
@@ -93,6 +98,9 @@ func (b *batch[T, RL, R, SL, S]) Saved() int {
 func (b *batch[T, RL, R, SL, S]) Data() T {
 	if !b.begun {
 		b.data = b.newData()
+	}
+	if b.sampler != nil {
+		b.tally.tell(b.sampler, 1)
 	}
 	return b.data
 }

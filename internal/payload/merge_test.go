@@ -295,7 +295,7 @@ func TestMergerPauses(t *testing.T) {
 	assert.Equal(t, 1, merge(s.simple(1, 0), s.simple(1, 1)), "equal ones are joined")
 	merge(unequal(1), unequal(sampleSize))
 	assert.Equal(t, 2, merge(s.simple(1, 0), s.simple(1, 1)), "it has given up")
-	merge(unequal(1), unequal(pauseRatio*(sampleSize+1)))
+	merge(unequal(1), unequal(firstPause*(sampleSize+1)))
 	assert.Equal(t, 1, merge(s.simple(1, 0), s.simple(1, 1)), "it tries again")
 }
 
