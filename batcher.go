@@ -316,7 +316,7 @@ func (q *queue[T]) takesMore(b *batch[T], saved int) bool {
 }
 
 // gather moves what a pull has assigned to b into its data, and lets go of the
-// chunks.
+// chunks. Each entry is cleared, so that a chunk keeps no data alive.
 func (q *queue[T]) gather(b *batch[T]) {
 	c := &b.content
 	q.addPiece(b, b.head)
@@ -336,6 +336,7 @@ func (q *queue[T]) gather(b *batch[T]) {
 		*e = entry[T]{}
 	}
 	q.addPiece(b, b.tail)
+	q.recycle(&b.run)
 	b.run, b.head, b.tail = run[T]{}, piece[T]{}, piece[T]{}
 }
 

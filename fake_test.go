@@ -40,6 +40,7 @@ type fakeSignal struct{ payload.Signal[*load] }
 func (fakeSignal) Items(l *load) int                     { return len(l.ids) }
 func (fakeSignal) Bytes(l *load) int                     { return headerBytes + itemBytes*len(l.ids) }
 func (s fakeSignal) Cost(l *load, _ int) int             { return s.Bytes(l) }
+func (fakeSignal) ExactCost() bool                       { return true }
 func (fakeSignal) Index(*load, bool, int) *payload.Index { return &payload.Index{} }
 func (fakeSignal) IsReadOnly(l *load) bool               { return l.readOnly }
 func (fakeSignal) Clone(l *load) *load                   { return &load{ids: slices.Clone(l.ids)} }

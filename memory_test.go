@@ -143,6 +143,30 @@ func offerWeakly(t *testing.T, s *sender[*load], items int) weak.Pointer[load] {
 	return weak.Make(l)
 }
 
+// Chunks serve again when they are used up: what the next requests get of them is
+// empty.
+func TestChunksServeAgain(t *testing.T) {
+	set := hundreds
+	set.capacity, set.slots, set.batch.maxItems, set.batch.minSize = 1_000_000, 1, 20*chunkEntries, 20*chunkEntries
+	q := newQueue(set, payload.Signal[*load](fakeSignal{}), payload.Merger[*load](fakeMerger{}), func() {})
+	defer q.abandon()
+	for i := range 20 * chunkEntries {
+		_, err := q.offer(t.Context(), numbers(i, 1))
+		require.NoError(t, err)
+	}
+	var b batch[*load]
+	require.NotNil(t, q.next(&b))
+	q.form(&b)
+	assert.Equal(t, numbers(0, 20*chunkEntries).ids, b.content.data.ids)
+	again := 0
+	for c := q.chunks.Get(); c != nil; c = q.chunks.Get() {
+		assert.Zero(t, *c.(*chunk[*load]))
+		again++
+	}
+	assert.Positive(t, again) // not all: the pool may forget some
+	assert.LessOrEqual(t, again, 18, "the first and the last may be others' too")
+}
+
 // With a backend that does not answer, the live heap grows with queue_size and
 // not with what is offered, and when it answers again nothing is left of it.
 func TestInvariant_MemoryIsBoundedByQueueSize(t *testing.T) {

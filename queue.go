@@ -132,7 +132,8 @@ type queue[T any] struct {
 	given     []*batch[T]
 	delivered int64
 
-	spare atomic.Pointer[chunk[T]] // atomic, so that it is refilled without the lock
+	spare  atomic.Pointer[chunk[T]] // atomic, so that it is refilled without the lock
+	chunks sync.Pool                // of *chunk[T] that are used up
 }
 
 func newQueue[T any](set queueSettings, signal payload.Signal[T], merger payload.Merger[T], work func()) *queue[T] {
@@ -237,7 +238,25 @@ func (q *queue[T]) measure(e *entry[T]) {
 // refillSpare makes the chunk that the next offer may need. Allocating it under the
 // lock would make every producer wait for the page faults of one.
 func (q *queue[T]) refillSpare() {
-	q.spare.CompareAndSwap(nil, new(chunk[T]))
+	c, _ := q.chunks.Get().(*chunk[T])
+	if c == nil {
+		c = new(chunk[T])
+	}
+	q.spare.CompareAndSwap(nil, c)
+}
+
+// recycle keeps the chunks of a run, whose entries have moved, for other requests:
+// all but the first and the last, which other runs may have a part of, and which
+// may not be used up. Fresh memory costs a small request a twentieth of its offer.
+func (q *queue[T]) recycle(r *run[T]) {
+	for c := r.first; c != r.last; {
+		next := c.next
+		if c != r.first {
+			c.from, c.to, c.held, c.epoch, c.next = 0, 0, totals{}, nil, nil
+			q.chunks.Put(c)
+		}
+		c = next
+	}
 }
 
 // admit waits for room, if the queue blocks, and appends e.
