@@ -319,7 +319,10 @@ func (q *queue[T]) takesMore(b *batch[T], saved int) bool {
 // chunks. Each entry is cleared, so that a chunk keeps no data alive.
 func (q *queue[T]) gather(b *batch[T]) {
 	c := &b.content
-	q.addPiece(b, b.head)
+	// The tail is cut first: the batch behind begins with the rest of that request,
+	// and cuts that follow each other from the front move the fewest items.
+	tail := q.cut(b.tail)
+	q.addPiece(b, b.head, q.cut(b.head))
 	for e := range b.run.all {
 		first := c.sources == 0
 		if e.rare != nil && e.rare.done != nil {
@@ -335,19 +338,27 @@ func (q *queue[T]) gather(b *batch[T]) {
 		}
 		*e = entry[T]{}
 	}
-	q.addPiece(b, b.tail)
+	q.addPiece(b, b.tail, tail)
 	q.recycle(&b.run)
 	b.run, b.head, b.tail = run[T]{}, piece[T]{}, piece[T]{}
 }
 
-// addPiece cuts a piece out of its request and adds it, if there is one.
-func (q *queue[T]) addPiece(b *batch[T], p piece[T]) {
+// cut cuts a piece out of its request, if there is one.
+func (q *queue[T]) cut(p piece[T]) (data T) {
+	if p.of == nil {
+		return data
+	}
+	return q.signal.Cut(p.of.data, p.of.positions(q.signal), p.from, p.to)
+}
+
+// addPiece adds a piece, whose data was cut out, if there is one.
+func (q *queue[T]) addPiece(b *batch[T], p piece[T], data T) {
 	if p.of == nil {
 		return
 	}
 	p.source = b.content.sources
 	b.pieces = append(b.pieces, p)
-	q.add(p.of.ctx, &b.content, q.signal.Cut(p.of.data, p.of.positions(q.signal), p.from, p.to))
+	q.add(p.of.ctx, &b.content, data)
 }
 
 // add appends data to the batch. A batch of one source is that source.

@@ -3,6 +3,8 @@
 
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
+import "sync"
+
 // maxEmptied bounds the number of entries that taking a slice as a whole may
 // have to throw away, per item that it gains.
 const maxEmptied = 8
@@ -25,10 +27,12 @@ type share struct {
 //
 // It is guarded by the mutex of the index.
 type remains struct {
-	slice     group // what the slice holds, the emptied items in front included
-	unclaimed span  // what no cut has asked for yet, if that is one range
-	scattered bool  // it is not
-	moving    int   // cuts that are moving items right now, without the lock
+	slice     group     // what the slice holds, the emptied items in front included
+	unclaimed span      // what no cut has asked for yet, if that is one range
+	scattered bool      // it is not
+	claimed   bool      // a cut is to take the slice, as soon as none is moving items
+	moving    int       // cuts that are moving items right now, without the lock
+	still     sync.Cond // none is
 }
 
 // moveShare moves a share of the items src to dst, which is empty. Other shares
@@ -42,6 +46,11 @@ func moveShare[L list[L, E], E movable[E]](sh share, src, dst L) {
 	mu.Lock()
 	r := sh.ix.remainsLocked(sh.of)
 	if r.claimLocked(sh.part) {
+		// The wait is for fewer items than are to be taken here.
+		for r.claimed = true; r.moving > 0; {
+			r.still.Wait()
+		}
+		r.claimed = false
 		takeSlice(src, dst, span{sh.part.from - int(r.slice.first), sh.part.to - int(r.slice.first)})
 		r.slice.first = int32(sh.part.to)
 		mu.Unlock()
@@ -52,14 +61,17 @@ func moveShare[L list[L, E], E movable[E]](sh share, src, dst L) {
 	mu.Unlock()
 	moveItems(slice, src, dst, sh.part)
 	mu.Lock()
-	r.moving--
-	mu.Unlock()
+	defer mu.Unlock()
+	if r.moving--; r.moving == 0 {
+		r.still.Broadcast()
+	}
 }
 
 func (ix *Index) remainsLocked(g group) *remains {
 	r := ix.mu.remains[g.first]
 	if r == nil {
 		r = &remains{slice: g, unclaimed: span{int(g.first), int(g.end)}}
+		r.still.L = &ix.mu
 		if ix.mu.remains == nil {
 			ix.mu.remains = map[int32]*remains{}
 		}
@@ -75,7 +87,7 @@ func (r *remains) claimLocked(part span) bool {
 	r.scattered = r.scattered || part.from != r.unclaimed.from
 	r.unclaimed.from = part.to
 	wanted, left, emptied := part.to-part.from, r.unclaimed.to-part.to, part.from-int(r.slice.first)
-	return !r.scattered && r.moving == 0 && wanted >= left && emptied <= maxEmptied*wanted
+	return !r.scattered && !r.claimed && wanted >= left && emptied <= maxEmptied*wanted
 }
 
 // takeSlice moves the entries in a span to dst. What is behind them stays in src,
