@@ -12,7 +12,7 @@ $(addprefix $(TOOLS_BIN)/,$(TOOLS)): internal/tools/go.mod internal/tools/go.sum
 	go -C internal/tools build -o $@ "$$(go -C internal/tools list -f '{{.ImportPath}}' tool | grep '/$(@F)$$')"
 
 # Go modules below the root, which `./...` does not reach.
-MODULES := $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './internal/tools/*' -not -path './distro/*' -not -path '*/testdata/*' | sort))
+MODULES := $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './internal/tools/*' -not -path './distro/*' -not -path './bench/testbed/*' -not -path '*/testdata/*' | sort))
 
 .PHONY: generate check-generate fmt lint lint-sleep tools
 

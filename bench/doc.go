@@ -9,6 +9,8 @@
 //
 //   - internal/input: the requests, the same in every run;
 //   - internal/subject: what is compared, behind one interface;
+//   - internal/testbed: a whole collector as a child process, with its load and its
+//     backend; testbed has its manifest;
 //   - internal/measure: runs in turn, what they took, and how sure that is;
 //   - internal/scenario: the comparisons, one function and one section each;
 //   - internal/report: markdown and charts;

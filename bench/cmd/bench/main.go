@@ -47,8 +47,9 @@ func parse() (options, error) {
 	var only string
 	flag.BoolVar(&o.set.Short, "short", false, "measure less, in under ten minutes")
 	flag.StringVar(&only, "only", ".", "which comparisons to run, a regular expression")
-	flag.IntVar(&o.set.Pairs, "pairs", 0, "how often each subject runs (default 10, 6 with -short)")
+	flag.IntVar(&o.set.Pairs, "pairs", 0, "how often each subject runs at the least (default 10, 6 with -short)")
 	flag.IntVar(&o.set.Scale, "scale", 1, "how many times the usual input the tables of memory get")
+	flag.StringVar(&o.set.Collector, "collector", "", "the collector for the testbed, a path; without it the testbed is left out")
 	flag.StringVar(&o.out, "out", "report", "directory for the report")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the batcher, one a run")
 	flag.Parse()
@@ -83,9 +84,12 @@ func run(ctx context.Context, o options) error {
 		}
 		sec.Print(os.Stdout)
 		r.Sections = append(r.Sections, sec)
+		r.Preface = preface(o.set, time.Since(began))
+		if err := r.WriteTo(o.out); err != nil { // what is measured is there if the run is ended
+			return err
+		}
 	}
-	r.Preface = preface(o.set, time.Since(began))
-	return r.WriteTo(o.out)
+	return ctx.Err()
 }
 
 // profiler writes each region into a file of its own, which pprof merges.
@@ -111,7 +115,7 @@ func profiler(o options) func(string) func() {
 // preface says what was measured with, and where.
 func preface(set scenario.Settings, took time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s/%s, %d cores, %s; load average at the end %s; %d pairs, in %s.\n\n",
+	fmt.Fprintf(&b, "%s, %s/%s, %d cores, %s; load average at the end %s; at least %d pairs, in %s.\n\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(), loadAverage(), set.Pairs, took.Round(time.Second))
 	info, _ := debug.ReadBuildInfo()
 	for _, m := range info.Deps {

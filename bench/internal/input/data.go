@@ -9,10 +9,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Items is how many spans, log records or data points data has.
+// Items is how many spans, log records, data points or samples data has.
 func Items(data any) int {
 	switch d := data.(type) {
 	case plog.Logs:
@@ -21,6 +22,8 @@ func Items(data any) int {
 		return d.SpanCount()
 	case pmetric.Metrics:
 		return d.DataPointCount()
+	case pprofile.Profiles:
+		return d.SampleCount()
 	}
 	return 0
 }
@@ -34,6 +37,8 @@ func Bytes(data any) int {
 		return (&ptrace.ProtoMarshaler{}).TracesSize(d)
 	case pmetric.Metrics:
 		return (&pmetric.ProtoMarshaler{}).MetricsSize(d)
+	case pprofile.Profiles:
+		return (&pprofile.ProtoMarshaler{}).ProfilesSize(d)
 	}
 	return 0
 }
@@ -47,6 +52,8 @@ func Marshal(data any) ([]byte, error) {
 		return (&ptrace.ProtoMarshaler{}).MarshalTraces(d)
 	case pmetric.Metrics:
 		return (&pmetric.ProtoMarshaler{}).MarshalMetrics(d)
+	case pprofile.Profiles:
+		return (&pprofile.ProtoMarshaler{}).MarshalProfiles(d)
 	}
 	return nil, fmt.Errorf("data of type %T is of no signal", data)
 }
@@ -66,17 +73,12 @@ func Clone(data any) any {
 		c := pmetric.NewMetrics()
 		d.CopyTo(c)
 		return c
+	case pprofile.Profiles:
+		c := pprofile.NewProfiles()
+		d.CopyTo(c)
+		return c
 	}
 	return nil
-}
-
-// CloneAll copies all requests.
-func CloneAll(all []any) []any {
-	copies := make([]any, len(all))
-	for i, data := range all {
-		copies[i] = Clone(data)
-	}
-	return copies
 }
 
 // Stamp writes a moment into the first record of a request of logs.

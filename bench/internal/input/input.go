@@ -25,6 +25,9 @@ const (
 	Metrics Signal = "metrics"
 )
 
+// Profiles is a signal that the batch processor has not.
+const Profiles Signal = "profiles"
+
 const (
 	bodyBytes     = 200
 	firstUnixNano = 1_700_000_000_000_000_000
@@ -61,6 +64,8 @@ func (s Signal) request(resource, first, items int) any {
 		return traces(resource, first, items)
 	case Metrics:
 		return metrics(resource, first, items)
+	case Profiles:
+		return profiles(resource, first, items)
 	default:
 		return logs(resource, first, items)
 	}

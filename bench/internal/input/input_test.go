@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/pullbatch/batcherexporter/bench/internal/input"
 )
 
 // TestRequests checks that requests are of the size that was asked for, and add up.
 func TestRequests(t *testing.T) {
-	for _, signal := range []input.Signal{input.Logs, input.Traces, input.Metrics} {
+	for _, signal := range []input.Signal{input.Logs, input.Traces, input.Metrics, input.Profiles} {
 		t.Run(string(signal), func(t *testing.T) {
 			all := input.Spec{Signal: signal, Items: 10, Total: 35, Resources: 2}.Requests()
 			require.Len(t, all, 4)
@@ -29,6 +30,9 @@ func TestRequests(t *testing.T) {
 			copied, err := input.Marshal(input.Clone(all[0]))
 			require.NoError(t, err)
 			assert.Equal(t, raw, copied)
+			if signal == input.Profiles {
+				return
+			}
 			input.Grow(all[0], 3, 5000)
 			assert.Greater(t, input.Bytes(all[0]), len(raw)+5000)
 		})
@@ -49,6 +53,51 @@ func TestShape(t *testing.T) {
 		seen[name.Str()] = true
 	}
 	assert.Len(t, seen, 3)
+}
+
+// TestDictionary checks that a request of profiles has the dictionary that its
+// samples need: one stack for one of them, the whole program's for many.
+func TestDictionary(t *testing.T) {
+	all := input.Spec{Signal: input.Profiles, Items: 1, Total: 1000, Resources: 1}.Requests()
+	for _, data := range all {
+		d := data.(pprofile.Profiles).Dictionary()
+		require.Equal(t, 2, d.StackTable().Len())
+		frames := d.StackTable().At(1).LocationIndices().Len()
+		require.GreaterOrEqual(t, frames, 8)
+		require.LessOrEqual(t, d.LocationTable().Len(), frames+1)
+		require.LessOrEqual(t, d.FunctionTable().Len(), frames+1)
+		require.Equal(t, 2, d.AttributeTable().Len())
+	}
+	one := input.Spec{Signal: input.Profiles, Items: 8192, Total: 8192, Resources: 1}.Requests()
+	d := one[0].(pprofile.Profiles).Dictionary()
+	t.Logf("%d stacks, %d locations, %d functions, %d strings", d.StackTable().Len(), d.LocationTable().Len(), d.FunctionTable().Len(), d.StringTable().Len())
+	assert.Less(t, d.StackTable().Len(), 300)
+	assert.Greater(t, d.LocationTable().Len(), 500)
+}
+
+// TestSupply checks that a supply hands out what the spec says, each time anew.
+func TestSupply(t *testing.T) {
+	for _, spec := range []input.Spec{
+		{Signal: input.Logs, Items: 1000, Total: 100_500, Resources: 3},
+		{Signal: input.Logs, Items: 10, Total: 40_005, Resources: input.AllDifferent},
+		{Signal: input.Traces, Items: 7, Total: 6, Resources: 1},
+		{Signal: input.Profiles, Items: 50_000, Total: 50_000, Resources: 50},
+	} {
+		want, supply := spec.Requests(), spec.Supply()
+		first, second := supply.New(), supply.New()
+		require.Len(t, first, len(want))
+		for i := range want {
+			require.Equal(t, input.Items(want[i]), input.Items(first[i]))
+			if first[i] == second[i] { // the same data, not only equal data
+				t.Fatalf("request %d is handed out twice", i)
+			}
+		}
+		raw, err := input.Marshal(want[0])
+		require.NoError(t, err)
+		copied, err := input.Marshal(first[0])
+		require.NoError(t, err)
+		assert.Equal(t, raw, copied)
+	}
 }
 
 func TestIdeal(t *testing.T) {

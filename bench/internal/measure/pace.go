@@ -97,11 +97,13 @@ func (l *latencies) note(data any) error {
 	return nil
 }
 
-// quantile is in milliseconds.
-func (l *latencies) quantile(q float64) float64 {
-	if len(l.all) == 0 {
+func (l *latencies) quantile(q float64) float64 { return Quantile(l.all, q) }
+
+// Quantile sorts durations and returns a quantile of them in milliseconds.
+func Quantile(all []time.Duration, q float64) float64 {
+	if len(all) == 0 {
 		return 0
 	}
-	slices.Sort(l.all)
-	return float64(l.all[int(q*float64(len(l.all)-1))]) / 1e6
+	slices.Sort(all)
+	return float64(all[int(q*float64(len(all)-1))]) / 1e6
 }

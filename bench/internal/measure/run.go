@@ -14,27 +14,29 @@ import (
 
 // Load is what one run puts through a subject.
 type Load struct {
-	Requests  []any // owned by the run, which changes them
-	Items     int   // in all of them
+	Requests  func() []any // makes new ones: a run changes them
+	Items     int          // in all of them
 	Producers int
 	Profile   func() (stop func()) // around the region; nil: none
 }
 
 // Through puts a load through a subject as fast as it takes it. The region lasts
 // from the first request until the subject is shut down, when everything has
-// reached the sink; a run of which not every item did is an error.
+// reached the sink; a run of which not every item did is an error. The requests are
+// made while the garbage collector is kept away, which has collected those of the
+// run before: so there is one load in memory at a time, and little to look through.
 func Through(ctx context.Context, m subject.Maker, set subject.Setup, load Load) (Result, error) {
 	s, err := m.Open(ctx, set)
 	if err != nil {
 		return Result{}, err
 	}
-	restore := Quiet()
-	defer restore()
+	defer Quiet()()
+	requests := load.Requests()
 	if load.Profile != nil {
 		defer load.Profile()()
 	}
 	usage, err := Region(func() error {
-		return errors.Join(produce(ctx, s, load), s.Shutdown(ctx))
+		return errors.Join(produce(ctx, s, load.Producers, requests), s.Shutdown(ctx))
 	})
 	if err == nil && set.Sink.Items() != load.Items {
 		err = fmt.Errorf("%d of %d items arrived", set.Sink.Items(), load.Items)
@@ -43,16 +45,16 @@ func Through(ctx context.Context, m subject.Maker, set subject.Setup, load Load)
 }
 
 // produce hands over all requests, each producer an equal part of them.
-func produce(ctx context.Context, s subject.Subject, load Load) error {
-	if load.Producers <= 1 {
-		return each(ctx, s, load.Requests)
+func produce(ctx context.Context, s subject.Subject, producers int, requests []any) error {
+	if producers <= 1 {
+		return each(ctx, s, requests)
 	}
-	errs := make([]error, load.Producers)
+	errs := make([]error, producers)
 	var wg sync.WaitGroup
-	for i := range load.Producers {
-		from := i * len(load.Requests) / load.Producers
-		to := (i + 1) * len(load.Requests) / load.Producers
-		wg.Go(func() { errs[i] = each(ctx, s, load.Requests[from:to]) })
+	for i := range producers {
+		from := i * len(requests) / producers
+		to := (i + 1) * len(requests) / producers
+		wg.Go(func() { errs[i] = each(ctx, s, requests[from:to]) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

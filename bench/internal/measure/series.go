@@ -6,6 +6,7 @@ package measure
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"golang.org/x/perf/benchmath"
 )
@@ -53,6 +54,16 @@ func estimate(values []float64) Estimate {
 	return Estimate{s.Center, s.Lo, s.Hi}
 }
 
+// spread is the median and the range of a few values, which have no confidence
+// interval. Of one value it is not known.
+func spread(values []float64) Estimate {
+	e := estimate(values)
+	if len(values) > 1 {
+		e.Lo, e.Hi = slices.Min(values), slices.Max(values)
+	}
+	return e
+}
+
 // Exact is the estimate of a figure that was not measured but counted.
 func Exact(v float64) Estimate { return Estimate{v, v, v} }
 
@@ -84,32 +95,16 @@ func format(v float64) string {
 // Series are the results of subjects that ran in turn: the n-th results of all
 // were taken one after the other.
 type Series struct {
-	Names   []string
-	results map[string][]Result
+	Names    []string
+	results  map[string][]Result
+	estimate func([]float64) Estimate
 }
 
-// Run is RunWarm after one turn that is thrown away: the first of a process pays
-// for what the others find ready.
-func Run(pairs int, names []string, run func(name string) (Result, error)) (Series, error) {
-	if s, err := RunWarm(1, names, run); err != nil {
-		return s, err
-	}
-	return RunWarm(pairs, names, run)
-}
-
-// RunWarm calls run for each subject in turn, `pairs` times.
-func RunWarm(pairs int, names []string, run func(name string) (Result, error)) (Series, error) {
-	s := Series{Names: names, results: map[string][]Result{}}
-	for range pairs {
-		for _, name := range names {
-			r, err := run(name)
-			if err != nil {
-				return s, fmt.Errorf("%s: %w", name, err)
-			}
-			s.results[name] = append(s.results[name], r)
-		}
-	}
-	return s, nil
+// Spread is the series with the range of its runs in place of the confidence
+// interval, for so few runs that those have none.
+func (s Series) Spread() Series {
+	s.estimate = spread
+	return s
 }
 
 // Of estimates a figure of a subject.
@@ -118,7 +113,7 @@ func (s Series) Of(name string, m Metric) Estimate {
 	for _, r := range s.results[name] {
 		values = append(values, m(r))
 	}
-	return estimate(values)
+	return s.estimate(values)
 }
 
 // Ratio estimates how many times the figure of b that of a is, of runs that were
@@ -137,7 +132,7 @@ func (s Series) pairwise(a, b string, f func(a, b Result) float64) Estimate {
 	for i, r := range s.results[a] {
 		values = append(values, f(r, s.results[b][i]))
 	}
-	return estimate(values)
+	return s.estimate(values)
 }
 
 // Best is which of the named subjects has the smallest median.
@@ -155,11 +150,12 @@ func (s Series) Best(m Metric, names ...string) string {
 }
 
 // RatioOfSeries estimates the figure of one subject in s over that in another
-// series of as many turns.
+// series, whose turns were not its neighbours.
 func RatioOfSeries(s, other Series, name string, m Metric) Estimate {
 	values := make([]float64, 0, len(s.results[name]))
-	for i, r := range s.results[name] {
-		values = append(values, m(r)/m(other.results[name][i]))
+	all, others := s.results[name], other.results[name]
+	for i := range min(len(all), len(others)) {
+		values = append(values, m(all[i])/m(others[i]))
 	}
-	return estimate(values)
+	return s.estimate(values)
 }

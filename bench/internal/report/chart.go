@@ -36,13 +36,13 @@ const (
 	chartHeight = 11 * vg.Centimeter
 	barsWidth   = 12 * vg.Centimeter // of all bars
 	margin      = 4 * vg.Millimeter
-	legendWidth = 5 * vg.Centimeter // beside the chart, where it hides nothing
+	legendWidth = 6 * vg.Centimeter // beside the chart, where it hides nothing
 )
 
 func (c Chart) save(dir string) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
-	p.Legend.Top = true
+	p.Legend.Top, p.Legend.Padding = true, vg.Millimeter
 	p.Add(plotter.NewGrid())
 	// To the left of the names, so that a wide font does not cover the samples.
 	p.Legend.Left = true

@@ -54,7 +54,7 @@ func compressedTable(ctx context.Context, s Settings) (report.Section, error) {
 	cpu.table.Head = append(cpu.table.Head, "merging / best peer")
 	for _, m := range []mix{{1, 1}, {1, 50}, {1, input.AllDifferent}, {10, 1}, {10, 50}} {
 		spec := s.logs(m.size, m.resources)
-		spec.Total /= 2
+		spec.Total = s.Scale * 4 * usualMax // each item takes microseconds
 		c := cell{name: "compressed " + m.String(), input: spec, max: usualMax, producers: 1, sink: newZipping}
 		series, err := s.compare(ctx, c, makers...)
 		if err != nil {

@@ -21,6 +21,9 @@ type Settings struct {
 	Short bool
 	Scale int // how many times the usual input
 
+	// Collector is the path of the collector of the testbed; "": there is none.
+	Collector string
+
 	// Profile starts a CPU profile of one region; nil: none.
 	Profile func(name string) (stop func())
 	Log     func(format string, args ...any)
@@ -48,6 +51,7 @@ func All() []Scenario {
 		{"merging", mergingTable},
 		{"signals", signalsTable},
 		{"sizes", sizesTable},
+		{"testbed", testbedTable},
 	}
 }
 
@@ -86,10 +90,14 @@ func byName(makers []subject.Maker) map[string]subject.Maker {
 
 // compare measures subjects in a cell, in turn.
 func (s Settings) compare(ctx context.Context, c cell, makers ...subject.Maker) (measure.Series, error) {
+	return s.compareIn(ctx, s.turns(), c, makers...)
+}
+
+func (s Settings) compareIn(ctx context.Context, t measure.Turns, c cell, makers ...subject.Maker) (measure.Series, error) {
 	began := time.Now()
-	templates, known := c.input.Requests(), byName(makers)
-	series, err := measure.Run(s.Pairs, names(makers), func(name string) (measure.Result, error) {
-		load := measure.Load{Requests: input.CloneAll(templates), Items: c.input.Total, Producers: c.producers}
+	supply, known := c.input.Supply(), byName(makers)
+	series, err := t.Run(names(makers), func(name string) (measure.Result, error) {
+		load := measure.Load{Requests: supply.New, Items: c.input.Total, Producers: c.producers}
 		if s.Profile != nil && name == subject.Batcher.Name {
 			load.Profile = func() func() { return s.Profile(c.name) }
 		}

@@ -18,14 +18,10 @@ var variants = []subject.Maker{subject.Floor, subject.Processor, subject.Helper,
 
 // signalsTable is the table of items for the other signals.
 func signalsTable(ctx context.Context, s Settings) (report.Section, error) {
-	sec := report.Section{Title: "Other signals", Note: "Spans and data points in batches of 8192, one producer."}
+	sec := report.Section{Title: "Other signals", Note: "Spans, data points and samples of profiles in batches of 8192, one producer. " + profilesNote}
 	cpu := panel(variants).figures("CPU ns per item", "signal, items", measure.CPUPerItem, floor, ehb, bp)
-	sizes := requestSizes
-	if s.Short {
-		sizes = []int{10, 100}
-	}
 	for _, signal := range []input.Signal{input.Traces, input.Metrics} {
-		for _, size := range sizes {
+		for _, size := range s.signalSizes() {
 			spec := s.logs(size, 1)
 			spec.Signal = signal
 			row := fmt.Sprintf("%s, %d", signal, size)
@@ -34,10 +30,28 @@ func signalsTable(ctx context.Context, s Settings) (report.Section, error) {
 				return sec, err
 			}
 			cpu.add(row, series)
+			judgeSignal(&sec, row, size, series)
 		}
 	}
 	sec.Tables = []*report.Table{cpu.table}
-	return sec, nil
+	err := profilesTables(ctx, s, &sec)
+	return sec, err
+}
+
+func (s Settings) signalSizes() []int {
+	if s.Short {
+		return []int{10, 100}
+	}
+	return requestSizes
+}
+
+// judgeSignal holds other signals to what T1 asks for logs.
+func judgeSignal(sec *report.Section, row string, size int, s measure.Series) {
+	best := s.Best(measure.CPUPerItem, bp, ehb)
+	sec.Judge("signals", row+", CPU × best peer ("+best+")", 0.75, s.Ratio(batcher, best, measure.CPUPerItem))
+	if size <= uncutSize {
+		sec.Judge("signals", row+", CPU × floor", 2.5, s.Ratio(batcher, floor, measure.CPUPerItem))
+	}
 }
 
 // sizesTable is the table of items for other sizes of batches.

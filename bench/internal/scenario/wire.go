@@ -132,7 +132,7 @@ func weighSubjects(ctx context.Context, spec input.Spec, makers []subject.Maker)
 		sink := newWeighing()
 		set := cell{input: spec, max: usualMax}.setup()
 		set.Sink = &sink.Sink
-		if _, err := measure.Through(ctx, m, set, measure.Load{Requests: spec.Requests(), Items: spec.Total}); err != nil {
+		if _, err := measure.Through(ctx, m, set, measure.Load{Requests: spec.Requests, Items: spec.Total}); err != nil {
 			return nil, err
 		}
 		sizes[m.Name] = sink.total

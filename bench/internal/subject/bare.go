@@ -5,10 +5,12 @@ package subject
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/pullbatch/batcherexporter/bench/internal/input"
@@ -25,51 +27,69 @@ func (passthrough) Shutdown(context.Context) error              { return nil }
 // floor is the least that batching can cost: requests are moved into a batch under
 // one mutex, and the caller whose request fills it hands it over. It never cuts,
 // has no queue, no bound, no retries and no telemetry.
+//
+// That of profiles is no lower bound. It merges dictionaries as exporterhelper
+// does, with what the library has for that, which looks at the whole dictionary of
+// the batch for each request.
 type floor[T any] struct {
-	sink    *Sink
-	max     int
-	inBytes bool
-	empty   func() T
-	move    func(from, to T)
+	sink *Sink
+	max  int
+	size func(data any) int
+	move func(from, to T) error
 
 	mu    sync.Mutex
-	batch T
+	batch T // the first request, into which the others are moved
 	held  int
 }
 
-func newFloor[T any](s Setup, empty func() T, move func(from, to T)) Subject {
-	return &floor[T]{sink: s.Sink, max: s.Max, inBytes: s.InBytes, empty: empty, move: move, batch: empty()}
+func newFloor[T any](s Setup, move func(from, to T) error) Subject {
+	size := input.Items
+	if s.InBytes {
+		size = input.Bytes
+	}
+	return &floor[T]{sink: s.Sink, max: s.Max, size: size, move: move}
 }
 
 func openFloor(_ context.Context, s Setup) (Subject, error) {
 	switch s.Signal {
 	case input.Traces:
-		return newFloor(s, ptrace.NewTraces, func(from, to ptrace.Traces) { from.ResourceSpans().MoveAndAppendTo(to.ResourceSpans()) }), nil
+		return newFloor(s, func(from, to ptrace.Traces) error {
+			from.ResourceSpans().MoveAndAppendTo(to.ResourceSpans())
+			return nil
+		}), nil
 	case input.Metrics:
-		return newFloor(s, pmetric.NewMetrics, func(from, to pmetric.Metrics) { from.ResourceMetrics().MoveAndAppendTo(to.ResourceMetrics()) }), nil
+		return newFloor(s, func(from, to pmetric.Metrics) error {
+			from.ResourceMetrics().MoveAndAppendTo(to.ResourceMetrics())
+			return nil
+		}), nil
+	case input.Profiles:
+		return newFloor(s, pprofile.Profiles.MergeTo), nil
 	default:
-		return newFloor(s, plog.NewLogs, func(from, to plog.Logs) { from.ResourceLogs().MoveAndAppendTo(to.ResourceLogs()) }), nil
+		return newFloor(s, func(from, to plog.Logs) error {
+			from.ResourceLogs().MoveAndAppendTo(to.ResourceLogs())
+			return nil
+		}), nil
 	}
 }
 
 func (f *floor[T]) Consume(_ context.Context, data any) error {
-	size := 0
-	if f.inBytes {
-		size = input.Bytes(data)
-	} else {
-		size = input.Items(data)
-	}
+	var err error
+	size := f.size(data)
 	f.mu.Lock()
-	f.move(data.(T), f.batch)
+	if f.held == 0 {
+		f.batch = data.(T)
+	} else {
+		err = f.move(data.(T), f.batch)
+	}
 	f.held += size
 	if f.held < f.max {
 		f.mu.Unlock()
-		return nil
+		return err
 	}
 	full := f.batch
-	f.batch, f.held = f.empty(), 0
+	f.held = 0
 	f.mu.Unlock()
-	return f.sink.take(full)
+	return errors.Join(err, f.sink.take(full))
 }
 
 func (f *floor[T]) Shutdown(context.Context) error {

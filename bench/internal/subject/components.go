@@ -5,6 +5,7 @@ package subject
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/xexporter"
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/batchprocessor"
 
@@ -107,9 +109,19 @@ func (s Setup) newExporter(ctx context.Context, f exporter.Factory, yaml string)
 		return f.CreateTraces(ctx, set, cfg)
 	case input.Metrics:
 		return f.CreateMetrics(ctx, set, cfg)
+	case input.Profiles:
+		return createProfiles(ctx, f, set, cfg)
 	default:
 		return f.CreateLogs(ctx, set, cfg)
 	}
+}
+
+func createProfiles(ctx context.Context, f exporter.Factory, set exporter.Settings, cfg component.Config) (component.Component, error) {
+	x, ok := f.(xexporter.Factory)
+	if !ok {
+		return nil, fmt.Errorf("the exporter %s has no profiles", f.Type())
+	}
+	return x.CreateProfiles(ctx, set, cfg)
 }
 
 func (s Setup) newProcessor(ctx context.Context, next any) (component.Component, error) {
@@ -125,6 +137,8 @@ func (s Setup) newProcessor(ctx context.Context, next any) (component.Component,
 		return f.CreateTraces(ctx, set, cfg, next.(consumer.Traces))
 	case input.Metrics:
 		return f.CreateMetrics(ctx, set, cfg, next.(consumer.Metrics))
+	case input.Profiles:
+		return nil, errors.New("the batch processor has no profiles")
 	default:
 		return f.CreateLogs(ctx, set, cfg, next.(consumer.Logs))
 	}

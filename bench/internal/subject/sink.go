@@ -13,8 +13,11 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/exporter/exporterhelper/xexporterhelper"
+	"go.opentelemetry.io/collector/exporter/xexporter"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/pullbatch/batcherexporter/bench/internal/input"
@@ -65,6 +68,9 @@ func (s *Sink) ConsumeTraces(_ context.Context, data ptrace.Traces) error { retu
 // ConsumeMetrics takes metrics.
 func (s *Sink) ConsumeMetrics(_ context.Context, data pmetric.Metrics) error { return s.take(data) }
 
+// ConsumeProfiles takes profiles.
+func (s *Sink) ConsumeProfiles(_ context.Context, data pprofile.Profiles) error { return s.take(data) }
+
 // exporterConfig has the blocks that an exporter for OTLP has.
 type exporterConfig struct {
 	Timeout exporterhelper.TimeoutConfig                             `mapstructure:",squash"`
@@ -94,14 +100,17 @@ var sinkType = component.MustNewType("sink")
 // exporter is, on exporterhelper. The batcher wraps such a one, so that its
 // figures have in them what the wrapped exporter adds.
 func (s *Sink) exporterFactory() exporter.Factory {
-	return exporter.NewFactory(sinkType, defaultExporterConfig,
-		exporter.WithLogs(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
+	return xexporter.NewFactory(sinkType, defaultExporterConfig,
+		xexporter.WithLogs(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
 			return exporterhelper.NewLogs(ctx, set, cfg, s.ConsumeLogs, cfg.(*exporterConfig).options()...)
 		}, component.StabilityLevelStable),
-		exporter.WithTraces(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
+		xexporter.WithTraces(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
 			return exporterhelper.NewTraces(ctx, set, cfg, s.ConsumeTraces, cfg.(*exporterConfig).options()...)
 		}, component.StabilityLevelStable),
-		exporter.WithMetrics(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
+		xexporter.WithMetrics(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
 			return exporterhelper.NewMetrics(ctx, set, cfg, s.ConsumeMetrics, cfg.(*exporterConfig).options()...)
+		}, component.StabilityLevelStable),
+		xexporter.WithProfiles(func(ctx context.Context, set exporter.Settings, cfg component.Config) (xexporter.Profiles, error) {
+			return xexporterhelper.NewProfiles(ctx, set, cfg, s.ConsumeProfiles, cfg.(*exporterConfig).options()...)
 		}, component.StabilityLevelStable))
 }

@@ -15,8 +15,10 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/xconsumer"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/pullbatch/batcherexporter/bench/internal/input"
@@ -111,6 +113,8 @@ func consumeOf(c component.Component) (func(context.Context, any) error, error) 
 		return func(ctx context.Context, data any) error { return c.ConsumeTraces(ctx, data.(ptrace.Traces)) }, nil
 	case consumer.Metrics:
 		return func(ctx context.Context, data any) error { return c.ConsumeMetrics(ctx, data.(pmetric.Metrics)) }, nil
+	case xconsumer.Profiles:
+		return func(ctx context.Context, data any) error { return c.ConsumeProfiles(ctx, data.(pprofile.Profiles)) }, nil
 	}
 	return nil, fmt.Errorf("a %T consumes no signal", c)
 }

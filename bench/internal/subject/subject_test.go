@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/pullbatch/batcherexporter/bench/internal/input"
 	"github.com/pullbatch/batcherexporter/bench/internal/subject"
@@ -20,6 +21,9 @@ var all = []subject.Maker{
 	subject.Passthrough, subject.Floor, subject.Batcher, subject.Helper, subject.HelperQueue,
 	subject.Processor, subject.ProcessorQueue, subject.ProcessorBare,
 }
+
+// allProfiles leaves out the batch processor, which has none.
+var allProfiles = []subject.Maker{subject.Passthrough, subject.Floor, subject.Batcher, subject.Helper, subject.HelperQueue}
 
 // batching are those that make batches of exactly the size they are told.
 var batching = []subject.Maker{subject.Batcher, subject.Helper, subject.Processor, subject.ProcessorQueue, subject.ProcessorBare}
@@ -36,6 +40,7 @@ func spec(signal input.Signal, items int) input.Spec {
 // collected are the batches of a subject.
 type collected struct {
 	mu    sync.Mutex
+	data  []any
 	items []int
 	bytes []int
 }
@@ -46,6 +51,7 @@ func run(t *testing.T, m subject.Maker, set subject.Setup, requests []any) *coll
 	set.Sink = &subject.Sink{Each: func(data any) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.data = append(c.data, data)
 		c.items = append(c.items, input.Items(data))
 		c.bytes = append(c.bytes, input.Bytes(data))
 		return nil
@@ -73,16 +79,64 @@ func sum(all []int) int {
 // TestDelivers checks that no subject skips the work: every item arrives, whatever
 // the signal and the size of requests.
 func TestDelivers(t *testing.T) {
-	for _, m := range all {
-		for _, signal := range []input.Signal{input.Logs, input.Traces, input.Metrics} {
-			for _, items := range []int{1, 7, 100, total} {
-				t.Run(fmt.Sprintf("%s/%s/%d", m.Name, signal, items), func(t *testing.T) {
-					c := run(t, m, subject.Setup{Signal: signal, Max: limit}, spec(signal, items).Requests())
-					assert.Equal(t, total, sum(c.items))
-				})
+	for _, signal := range []input.Signal{input.Logs, input.Traces, input.Metrics} {
+		for _, m := range all {
+			delivers(t, m, signal)
+		}
+	}
+	for _, m := range allProfiles {
+		delivers(t, m, input.Profiles)
+	}
+}
+
+func delivers(t *testing.T, m subject.Maker, signal input.Signal) {
+	t.Helper()
+	for _, items := range []int{1, 7, 100, total} {
+		t.Run(fmt.Sprintf("%s/%s/%d", m.Name, signal, items), func(t *testing.T) {
+			c := run(t, m, subject.Setup{Signal: signal, Max: limit}, spec(signal, items).Requests())
+			assert.Equal(t, total, sum(c.items))
+		})
+	}
+}
+
+// TestNoProfiles checks that a subject without profiles does not take them for
+// something else.
+func TestNoProfiles(t *testing.T) {
+	for _, m := range []subject.Maker{subject.Processor, subject.ProcessorQueue, subject.ProcessorBare} {
+		_, err := m.Open(t.Context(), subject.Setup{Signal: input.Profiles, Sink: &subject.Sink{}, Max: limit, Flush: time.Minute})
+		assert.ErrorContains(t, err, "no profiles", m.Name)
+	}
+}
+
+// TestDictionaries checks that samples keep their stacks wherever dictionaries are
+// merged or cut.
+func TestDictionaries(t *testing.T) {
+	for _, m := range allProfiles {
+		for _, items := range []int{1, 7, total} {
+			t.Run(fmt.Sprintf("%s/%d", m.Name, items), func(t *testing.T) {
+				set := subject.Setup{Signal: input.Profiles, Max: limit}
+				want, got := leaves(spec(input.Profiles, items).Requests()), leaves(run(t, m, set, spec(input.Profiles, items).Requests()).data)
+				assert.ElementsMatch(t, want, got)
+			})
+		}
+	}
+}
+
+// leaves are the innermost function of each sample, and when that was running.
+func leaves(all []any) []string {
+	var found []string
+	for _, data := range all {
+		d := data.(pprofile.Profiles).Dictionary()
+		for _, rp := range data.(pprofile.Profiles).ResourceProfiles().All() {
+			for _, x := range rp.ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
+				stack := d.StackTable().At(int(x.StackIndex())).LocationIndices()
+				line := d.LocationTable().At(int(stack.At(0))).Lines().At(0)
+				name := d.FunctionTable().At(int(line.FunctionIndex())).NameStrindex()
+				found = append(found, fmt.Sprintf("%d %s", x.TimestampsUnixNano().At(0), d.StringTable().At(int(name))))
 			}
 		}
 	}
+	return found
 }
 
 // TestBatches checks that those that are compared make the same batches.
