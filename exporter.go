@@ -147,10 +147,11 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 	cfg := &in.resolved.effective
 	s := &sender[T]{
 		set: senderSettings[T]{
-			push:    push,
-			mutates: wrapped.Capabilities().MutatesData,
-			direct:  !cfg.SendingQueue.HasValue(),
-			timeout: cfg.Timeout,
+			push:     push,
+			mutates:  wrapped.Capabilities().MutatesData,
+			borrowed: !e.Capabilities().MutatesData,
+			direct:   !cfg.SendingQueue.HasValue(),
+			timeout:  cfg.Timeout,
 
 			retry:    cfg.Retry,
 			spanName: "exporter/" + e.set.ID.String() + "/" + e.signal.name.String(),

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/consumer/consumererror"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pullbatch/batcherexporter/internal/payload/payloadtest"
 )
@@ -196,6 +198,47 @@ func TestNoBatch_SharedDataIsNotChanged(t *testing.T) {
 					assert.Equal(t, want, c.lines)
 				}
 			})
+		}
+	}
+}
+
+// What is not batched is its caller's as well, who may send it elsewhere when it
+// gets an error: it stays as it was, though it is copied and cut when the backend
+// refuses it.
+func TestNoBatch_RequestsStayTheirCallers(t *testing.T) {
+	refusals := map[string]func(ids []int64) error{
+		"size": func(ids []int64) error {
+			if len(ids) > 1 {
+				return status.Error(codes.ResourceExhausted, "message larger than max")
+			}
+			return nil
+		},
+		"content": func(ids []int64) error {
+			if slices.Contains(ids, 3) {
+				return consumererror.NewPermanent(status.Error(codes.InvalidArgument, "bad"))
+			}
+			return nil
+		},
+	}
+	for _, yaml := range []string{noBatch, noQueue, "sending_queue: {enabled: false}\nretry_on_failure: {enabled: false}"} {
+		for name, refuse := range refusals {
+			for _, mutates := range []bool{false, true} {
+				eachKind(t, func(t *testing.T, k kind) {
+					s := &sink{mutates: mutates, answer: func(_ context.Context, c *call) error { return refuse(c.ids) }}
+					r := startRig(t, k, s, yaml+"\nrefusals: {isolate: always}")
+					data := k.simple(7, 0)
+					want := k.flatten(data)
+					_ = r.send(data)
+					runFor(time.Minute)
+					assert.Equal(t, want, k.flatten(data))
+					assert.Subset(t, r.ids(), []int64{0, 1, 2, 4, 5, 6}, name)
+					single := k.simple(1, 7)
+					want = k.flatten(single)
+					_ = r.send(single)
+					runFor(time.Minute)
+					assert.Equal(t, want, k.flatten(single))
+				})
+			}
 		}
 	}
 }

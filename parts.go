@@ -17,6 +17,7 @@ type part[T any] struct {
 	index    *payload.Index // nil: the part is all of data
 	from, to int            // its items in data, with an index
 	items    int
+	owned    bool // data is a copy of the request's
 
 	// Its place in the batch, by which the callers of what it loses are found.
 	// After a partial failure it holds fewer items than the place has, and which
@@ -66,7 +67,7 @@ func (p *part[T]) divide(sig payload.Signal[T], size int) []part[T] {
 
 // piece is the items [from, to) of p, to be cut out when they are sent.
 func (p *part[T]) piece(ix *payload.Index, from, to int) part[T] {
-	c := part[T]{data: p.data, index: ix, from: from, to: to, items: to - from, place: p.place, search: p.search, depth: p.depth}
+	c := part[T]{data: p.data, index: ix, from: from, to: to, items: to - from, owned: p.owned, place: p.place, search: p.search, depth: p.depth}
 	if p.place.to-p.place.from == p.items {
 		c.place = span{p.place.from + from, p.place.from + to}
 	}

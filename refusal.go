@@ -46,10 +46,17 @@ func (s *sender[T]) shrink(b *batch[T], p *part[T], size int) {
 	}
 }
 
-// own makes the data of p ours to cut: without batching it may be shared.
+// owns says whether the data of p is ours to change. Without batching it is not,
+// marked as read-only or not: its caller may go on with it, for example send it
+// elsewhere if the outcome is an error.
+func (s *sender[T]) owns(p *part[T]) bool {
+	return p.owned || !s.set.borrowed && !s.q.signal.IsReadOnly(p.data)
+}
+
+// own makes the data of p ours to cut.
 func (s *sender[T]) own(p *part[T]) {
-	if s.q.signal.IsReadOnly(p.data) {
-		p.data = s.q.signal.Clone(p.data)
+	if !s.owns(p) {
+		p.data, p.owned = s.q.signal.Clone(p.data), true
 	}
 }
 

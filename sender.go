@@ -23,6 +23,7 @@ import (
 type senderSettings[T any] struct {
 	push          func(context.Context, T) error // the wrapped exporter's Consume
 	mutates       bool                           // the wrapped exporter changes what it gets
+	borrowed      bool                           // requests are not ours to change: we said that we do not
 	direct        bool                           // no queue: a call ends with its caller
 	dropOversized bool
 	timeout       time.Duration // of one attempt; 0: the wrapped exporter's own
@@ -215,7 +216,7 @@ func (s *sender[T]) attempt(b *batch[T], p *part[T]) (err error, cancelled bool)
 		defer context.AfterFunc(b.content.ctx, cancel)()
 	}
 	data := p.data
-	if s.set.mutates && (s.set.retry.Enabled || p.items > 1 || s.q.signal.IsReadOnly(data)) {
+	if s.set.mutates && (s.set.retry.Enabled || p.items > 1 || !s.owns(p)) {
 		data = s.q.signal.Clone(data) // the same may have to be sent again, whole or in parts
 	}
 	err = s.set.push(ctx, data)

@@ -430,16 +430,17 @@ func TestSender_MutatingExporterGetsCopies(t *testing.T) {
 }
 
 // Copies are made only where they are needed: not for an attempt that cannot be
-// repeated, unless its data is shared with others.
+// repeated, unless its data is others' as well.
 func TestSender_CopiesOnlyWhatMayBeNeededAgain(t *testing.T) {
 	for _, tc := range []struct {
-		mutates, retries, readOnly, copied bool
-		items                              int
+		mutates, retries, readOnly, borrowed, copied bool
+		items                                        int
 	}{
 		{mutates: false, retries: true, readOnly: true, items: 2, copied: false},
 		{mutates: true, retries: true, readOnly: false, items: 1, copied: true},
 		{mutates: true, retries: false, readOnly: false, items: 2, copied: true}, // it may have to be halved
 		{mutates: true, retries: false, readOnly: true, items: 1, copied: true},
+		{mutates: true, retries: false, borrowed: true, items: 1, copied: true},
 		{mutates: true, retries: false, readOnly: false, items: 1, copied: false},
 	} {
 		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
@@ -447,7 +448,7 @@ func TestSender_CopiesOnlyWhatMayBeNeededAgain(t *testing.T) {
 				retry := doubling
 				retry.Enabled = tc.retries
 				s := watch(t, single, retry, &pushes{})
-				s.set.mutates = tc.mutates
+				s.set.mutates, s.set.borrowed = tc.mutates, tc.borrowed
 				var got *load
 				s.set.push = func(_ context.Context, l *load) error {
 					got = l
