@@ -111,7 +111,8 @@ func (e *entry[T]) totals() totals {
 
 // chunk is a link of a partition's list. Its entries [from, to) are queued;
 // those before belong to runs. All fields but the entries that runs took are
-// guarded by the queue's mutex.
+// guarded by the queue's mutex; a chunk between the first and the last of a run
+// belongs to the worker that has the run.
 //
 // A growing ring was the simpler design: it copies everything under the lock
 // when it grows, and a pull has to look at every request. Of chunks a pull takes

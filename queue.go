@@ -202,8 +202,8 @@ func (q *queue[T]) offer(ctx context.Context, data T) (*settlement[T], error) {
 const indexAbove = 128
 
 // measure sets the sizes of e, in its caller and while its data is in the cache.
-// Its bytes are counted once, whoever asks for them: that is most of what an offer
-// costs.
+// Its bytes are counted once, whoever asks for them, but for profiles: that is most
+// of what an offer costs.
 func (q *queue[T]) measure(e *entry[T]) {
 	indexed := q.set.batch.maxBytes > 0 && e.items > indexAbove
 	if q.set.waitForResult || indexed {
@@ -242,7 +242,9 @@ func (q *queue[T]) refillSpare() {
 	if c == nil {
 		c = new(chunk[T])
 	}
-	q.spare.CompareAndSwap(nil, c)
+	if !q.spare.CompareAndSwap(nil, c) {
+		q.chunks.Put(c) // another producer was faster
+	}
 }
 
 // recycle keeps the chunks of a run, whose entries have moved, for other requests:

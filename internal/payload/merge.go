@@ -22,7 +22,7 @@ type merger[T any, RL list[RL, R], R resourceGroup, SL list[SL, S], S scopeGroup
 func (m *merger[T, RL, R, SL, S]) Begin(ordered bool) Batch[T] {
 	b := &batch[T, RL, R, SL, S]{merger: m}
 	if ordered {
-		b.order = &order[T, RL, R, SL, S]{adapter: m.adapter}
+		b.order = &order[T, RL, R, SL, S]{adapter: m.adapter, counter: newIndex(0, 0)}
 	}
 	return b
 }

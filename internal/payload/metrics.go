@@ -72,8 +72,9 @@ func (metrics) indexScope(ix *Index, s pmetric.ScopeMetrics) {
 }
 
 // metricCost is what is left of a metric if its points are taken away, the
-// frame of its data included. Unlike for resources and scopes, sizing the
-// points twice is cheaper than a copy of the header: most metrics have few.
+// frame of its data included. Points are sized twice for that: most metrics have
+// few, and to take them out for a moment would need a place for each of the five
+// kinds.
 func metricCost(ix *Index, m pmetric.Metric) cost {
 	if !ix.hasBytes() {
 		return cost{}

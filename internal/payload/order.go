@@ -9,8 +9,9 @@ package payload // import "github.com/pullbatch/batcherexporter/internal/payload
 // does nothing.
 type order[T any, RL list[RL, R], R resourceGroup, SL list[SL, S], S scopeGroup] struct {
 	adapter[T, RL, R, SL, S]
-	source int       // the number of the Add that runs
-	filled [][][]Run // of each resource and scope of the batch, in their order
+	counter *Index    // of items, and what else comes with them
+	source  int       // the number of the Add that runs
+	filled  [][][]Run // of each resource and scope of the batch, in their order
 }
 
 // next begins the next Add.
@@ -58,9 +59,10 @@ func (o *order[T, RL, R, SL, S]) join(resource, scope int, s S) {
 }
 
 func (o *order[T, RL, R, SL, S]) run(s S) Run {
-	ix := newIndex(0, 0)
-	o.indexScope(ix, s)
-	return Run{o.source, ix.items}
+	before := o.counter.items
+	o.indexScope(o.counter, s)
+	o.counter.levels[innerLevel] = o.counter.levels[innerLevel][:0] // nobody asks where they are
+	return Run{o.source, o.counter.items - before}
 }
 
 // runs are all runs in the order of the batch.

@@ -37,7 +37,8 @@ type Signal[T any] interface {
 	// Index describes the positions of data's items, so that it can be cut. With
 	// bytes it also holds what each item adds to a batch, and Fit may be called
 	// with a limit. data must not be changed as long as the index is used, but
-	// through Cut.
+	// through Cut. With bytes, data that is not read-only is changed for a moment,
+	// so nobody else may read it; so it is with Cost and a limit for profiles.
 	Index(data T, bytes bool, limit int) *Index
 
 	// Cut moves the items [from, to) of data, with the resource, scope and metric

@@ -46,7 +46,8 @@ func moveShare[L list[L, E], E movable[E]](sh share, src, dst L) {
 	mu.Lock()
 	r := sh.ix.remainsLocked(sh.of)
 	if r.claimLocked(sh.part) {
-		// The wait is for fewer items than are to be taken here.
+		// What the others move is bounded: behind this part are fewer items than it
+		// has, and before it at most maxEmptied times as many.
 		for r.claimed = true; r.moving > 0; {
 			r.still.Wait()
 		}
