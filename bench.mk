@@ -3,15 +3,20 @@
 
 # Measuring against the peers. Included by the Makefile.
 
-BENCH_FLAGS ?= -short
+BENCH_FLAGS ?=
 
 TESTBED_BUILD := bench/testbed/build
 TESTBED := $(TESTBED_BUILD)/otelcol-testbed
 
-.PHONY: bench testbed clean-testbed
+BENCH_RUN = go -C bench run ./cmd/bench -collector $(CURDIR)/$(TESTBED)
 
-bench: testbed ## Measure against the peers, into bench/report (BENCH_FLAGS= for the full run).
-	go -C bench run ./cmd/bench -out report -collector $(CURDIR)/$(TESTBED) $(BENCH_FLAGS)
+.PHONY: bench bench-full testbed clean-testbed
+
+bench: testbed ## Measure against the peers in short, into bench/report (BENCH_FLAGS='-only trickle').
+	$(BENCH_RUN) -short -out report $(BENCH_FLAGS)
+
+bench-full: testbed ## Measure in full, for more than an hour, into docs/performance.
+	$(BENCH_RUN) -out $(CURDIR)/docs/performance $(BENCH_FLAGS)
 
 $(TESTBED_BUILD)/go.sum: bench/testbed/manifest.yaml go.mod go.sum $(TOOLS_BIN)/builder
 	@echo 'resolve the modules of bench/testbed/manifest.yaml'

@@ -67,7 +67,8 @@ func spread(values []float64) Estimate {
 // Exact is the estimate of a figure that was not measured but counted.
 func Exact(v float64) Estimate { return Estimate{v, v, v} }
 
-// String is the median and how far the interval reaches from it, as in benchstat.
+// String is the median and how far the interval reaches from it, as in benchstat. A
+// difference may be near to nothing, and gets the interval itself.
 func (e Estimate) String() string {
 	reach := max(e.Hi-e.Center, e.Center-e.Lo)
 	switch {
@@ -75,6 +76,8 @@ func (e Estimate) String() string {
 		return format(e.Center) + " ± ∞"
 	case e.Center == 0 || reach/math.Abs(e.Center) < 0.005:
 		return format(e.Center)
+	case reach > math.Abs(e.Center):
+		return fmt.Sprintf("%s (%s to %s)", format(e.Center), format(e.Lo), format(e.Hi))
 	}
 	return fmt.Sprintf("%s ± %.0f%%", format(e.Center), 100*reach/math.Abs(e.Center))
 }

@@ -76,4 +76,5 @@ func TestFewPairs(t *testing.T) {
 	assert.Equal(t, "12.5 ± 20%", estimate([]float64{11, 12, 12.25, 12.75, 13, 15}).String())
 	assert.Equal(t, "12.5", estimate([]float64{12.5, 12.5, 12.5, 12.5, 12.5, 12.5}).String())
 	assert.Equal(t, "0", Exact(0).String())
+	assert.Equal(t, "0.20 (-1.00 to 3.00)", Estimate{0.2, -1, 3}.String())
 }

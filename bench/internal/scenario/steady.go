@@ -6,6 +6,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pullbatch/batcherexporter/bench/internal/input"
@@ -97,14 +98,23 @@ func judgeOverhead(sec *report.Section, target string, s measure.Series, peer st
 	sec.Judge(target, "CPU above that of "+peer+", % of a core", 0, s.Difference(batcher, peer, measure.CPUPercent))
 }
 
-func steadyFigures(title string, makers []subject.Maker, s measure.Series) *report.Table {
-	t := &report.Table{Title: title, Head: []string{
-		"subject", "CPU %", "CPU over passthrough %", "batches", "items per batch", "p50 ms", "p99 ms", "mutex wait ns per item", "allocations per item",
-	}}
+var steadyColumns = []column{
+	{"batches", measure.Batches},
+	{"items per batch", measure.Fill},
+	{"mutex wait ns per item", measure.MutexWaitPerItem},
+	{"allocations per item", measure.AllocationsPerItem},
+}
+
+// latencyColumns are for loads that are stamped.
+var latencyColumns = []column{{"p50 ms", measure.P50}, {"p99 ms", measure.P99}}
+
+func steadyFigures(title string, makers []subject.Maker, s measure.Series, more ...column) *report.Table {
+	columns := slices.Concat(steadyColumns, more)
+	t := &report.Table{Title: title, Head: []string{"subject", "CPU %", "CPU over passthrough %"}}
+	addColumns(t, columns)
 	for _, m := range makers {
-		t.Add(m.Name, s.Of(m.Name, measure.CPUPercent).String(), s.Difference(m.Name, subject.Passthrough.Name, measure.CPUPercent).String(),
-			s.Of(m.Name, measure.Batches).String(), s.Of(m.Name, measure.Fill).String(), s.Of(m.Name, measure.P50).String(), s.Of(m.Name, measure.P99).String(),
-			s.Of(m.Name, measure.MutexWaitPerItem).String(), s.Of(m.Name, measure.AllocationsPerItem).String())
+		over := s.Difference(m.Name, subject.Passthrough.Name, measure.CPUPercent)
+		t.Add(slices.Concat([]string{m.Name, s.Of(m.Name, measure.CPUPercent).String(), over.String()}, cellsOf(s, m.Name, columns))...)
 	}
 	return t
 }
@@ -128,7 +138,7 @@ func rateTable(ctx context.Context, s Settings) (report.Section, error) {
 	if err != nil {
 		return sec, err
 	}
-	sec.Tables = []*report.Table{steadyFigures("", makers, series)}
+	sec.Tables = []*report.Table{steadyFigures("", makers, series, latencyColumns...)}
 	judgeOverhead(&sec, "T7", series, series.Best(measure.CPUPercent, bp, bpQueue, ehb))
 	sec.Judge("T7", "p99 ms", float64((rateFill+2*time.Millisecond)/time.Millisecond), series.Of(batcher, measure.P99))
 	return sec, nil
