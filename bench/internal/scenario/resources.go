@@ -77,6 +77,10 @@ func compressedTable(ctx context.Context, s Settings) (report.Section, error) {
 	return sec, nil
 }
 
+// manyResources is how many there are where all are different: so many that the
+// figures are not those of the first samples, in which that is found out.
+const manyResources = 20 * usualMax
+
 // mergingTable is what merging costs where there is little or nothing to merge.
 func mergingTable(ctx context.Context, s Settings) (report.Section, error) {
 	makers := []subject.Maker{subject.Batcher, merging}
@@ -84,7 +88,11 @@ func mergingTable(ctx context.Context, s Settings) (report.Section, error) {
 	cpu := panel(makers).figures("CPU ns per item", "items × resources", measure.CPUPerItem)
 	cpu.table.Head = append(cpu.table.Head, "merging / not")
 	for _, m := range []mix{{1, 1}, {1, 50}, {1, input.AllDifferent}, {10, 1}, {10, 50}, {10, input.AllDifferent}} {
-		c := cell{name: "merging " + m.String(), input: s.logs(m.size, m.resources), max: usualMax, producers: 1}
+		spec := s.logs(m.size, m.resources)
+		if m.resources == input.AllDifferent {
+			spec.Total = max(spec.Total, s.Scale*manyResources*m.size)
+		}
+		c := cell{name: "merging " + m.String(), input: spec, max: usualMax, producers: 1}
 		series, err := s.compare(ctx, c, makers...)
 		if err != nil {
 			return sec, err
