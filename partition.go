@@ -8,11 +8,9 @@ import (
 )
 
 // partition is one first-in-first-out list of requests, from which batches are
-// taken. It exists only while it holds or sends something, so a partition costs
-// a map entry, and no goroutine or timer. All fields are guarded by the queue's
-// mutex.
+// taken. It has no goroutine and no timer of its own. All fields are guarded by the
+// queue's mutex.
 type partition[T any] struct {
-	key        string
 	head, tail *chunk[T]
 	held       totals // of all that is queued, less what was cut off the first
 

@@ -416,7 +416,6 @@ func (q *queue[T]) settle(b *batch[T], o outcome) bool {
 	p := b.part
 	p.active--
 	q.answeredLocked(b, o.sent > 0)
-	q.retireLocked(p)
 	q.resumeLocked(p)
 	q.sealLocked()
 	q.grantLocked()
@@ -468,15 +467,6 @@ func (q *queue[T]) unref(b *batch[T]) {
 	}
 	for _, s := range b.completed {
 		q.signal.Unref(s.data)
-	}
-}
-
-// retireLocked forgets p if it neither holds nor sends anything. The partition
-// without a key stays: where there is only that, it would come and go with every
-// batch, at the cost of a chunk each time.
-func (q *queue[T]) retireLocked(p *partition[T]) {
-	if p.key != "" && p.idle() {
-		delete(q.mu.partitions, p.key)
 	}
 }
 

@@ -41,9 +41,7 @@ func (s *sender[T]) shrink(b *batch[T], p *part[T], size int) {
 	s.own(p)
 	pieces := p.divide(s.q.signal, size)
 	b.work.first(pieces...)
-	for range len(pieces) - 1 {
-		s.telemetry.split(splitTooLarge)
-	}
+	s.telemetry.split(splitTooLarge, len(pieces)-1)
 }
 
 // owns says whether the data of p is ours to change. Without batching it is not,
@@ -122,7 +120,7 @@ func (s *sender[T]) refused(b *batch[T], p *part[T], v settle.Verdict, err error
 		p.depth++
 		left, right := p.halve(s.q.signal)
 		w.later(left, right)
-		s.telemetry.split(splitRefused)
+		s.telemetry.split(splitRefused, 1)
 	}
 }
 

@@ -241,9 +241,9 @@ func (t *telemetry) enqueueFailed(items int) {
 	t.counters.enqueueFailed.Add(context.Background(), int64(items), t.addItems...)
 }
 
-// split counts a cut of a batch that the backend refused, or would refuse.
-func (t *telemetry) split(cause splitCause) {
-	t.builder.ExporterBatcherSplits.Add(context.Background(), 1, t.addSplit.with(string(cause))...)
+// split counts the cuts of what the backend refused, or would refuse.
+func (t *telemetry) split(cause splitCause, cuts int) {
+	t.builder.ExporterBatcherSplits.Add(context.Background(), int64(cuts), t.addSplit.with(string(cause))...)
 }
 
 // dropped counts accepted items that were given up.
