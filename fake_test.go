@@ -5,7 +5,6 @@ package batcherexporter
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -51,11 +50,8 @@ func (fakeSignal) Cut(l *load, _ *payload.Index, from, to int) *load {
 }
 
 func (fakeSignal) Remainder(err error) (*load, bool) {
-	var p partialError
-	if !errors.As(err, &p) {
-		return nil, false
-	}
-	return &load{ids: p.left}, true
+	p, ok := err.(partialError) //nolint:errorlint // the node alone
+	return &load{ids: p.left}, ok
 }
 
 // partialError is how a fake exporter says which items it did not take.

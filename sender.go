@@ -241,7 +241,7 @@ func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (
 	v := settle.Of(err, cancelled)
 	s.telemetry.attemptFailed(string(v.Class))
 	w := &b.work
-	s.keepRemainder(b, p, err)
+	s.keepRemainder(b, p, err, cancelled)
 	switch v.Class {
 	case settle.Unknown:
 		err = settle.NotPermanent(err)
@@ -274,38 +274,35 @@ func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (
 // keepRemainder reduces p to what the wrapped exporter reports as not delivered,
 // if it reports that. Of several errors at once each must say what it is about,
 // or all of p has to be sent again; what is refused for good is lost.
-func (s *sender[T]) keepRemainder(b *batch[T], p *part[T], err error) {
-	branches := settle.Branches(err)
-	rests := make([]T, len(branches))
+func (s *sender[T]) keepRemainder(b *batch[T], p *part[T], err error, cancelled bool) {
+	parts, ok := settle.Remainders(err, s.q.signal.Remainder, cancelled)
+	if !ok {
+		return
+	}
 	left := 0
-	for i, e := range branches {
-		rest, ok := s.q.signal.Remainder(e)
-		if !ok {
-			return
-		}
-		rests[i] = rest
-		left += s.q.signal.Items(rest)
+	for _, r := range parts {
+		left += s.q.signal.Items(r.Rest)
 	}
 	if left == 0 || left > p.items {
 		return // not a part of what was sent
 	}
 	b.work.sent.Add(int64(p.items - left))
 	p.items = left
-	if len(rests) == 1 {
-		p.data = rests[0]
+	if len(parts) == 1 {
+		p.data = parts[0].Rest
 		return
 	}
 	again := s.q.merger.Begin(false)
-	for i, e := range branches {
-		if n := s.q.signal.Items(rests[i]); settle.Of(e, false).Class == settle.Permanent {
-			b.work.lose(&part[T]{items: n, place: p.place}, dropPermanent, permanent(e))
+	for _, r := range parts {
+		if n := s.q.signal.Items(r.Rest); r.Final {
+			b.work.lose(&part[T]{items: n, place: p.place}, dropPermanent, permanent(r.Err))
 			p.items -= n
 		} else {
-			again.Add(rests[i])
+			again.Add(r.Rest)
 		}
 	}
 	if p.items == 0 {
-		p.items, b.work.lost = left, b.work.lost[:len(b.work.lost)-len(branches)]
+		p.items, b.work.lost = left, b.work.lost[:len(b.work.lost)-len(parts)]
 		return // all of them are final: the caller of this loses p as a whole
 	}
 	p.data = again.Data()

@@ -4,7 +4,6 @@
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
 import (
-	"errors"
 	"sync"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
@@ -33,12 +32,16 @@ func (logs) Clone(data plog.Logs) plog.Logs {
 	return clone
 }
 
-func (logs) Remainder(err error) (plog.Logs, bool) {
-	var partial consumererror.Logs
-	if !errors.As(err, &partial) || partial.Data().LogRecordCount() == 0 {
-		return plog.Logs{}, false
+func (logs) Remainder(err error) (data plog.Logs, ok bool) {
+	switch partial := err.(type) { //nolint:errorlint // the node alone
+	case consumererror.Logs:
+		data = partial.Data()
+	case *consumererror.Logs:
+		data = partial.Data()
+	default:
+		return data, false
 	}
-	return partial.Data(), true
+	return data, data.LogRecordCount() > 0
 }
 
 func (logs) newData() plog.Logs                              { return plog.NewLogs() }

@@ -4,7 +4,6 @@
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
 import (
-	"errors"
 	"sync"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
@@ -37,12 +36,16 @@ func (metrics) Clone(data pmetric.Metrics) pmetric.Metrics {
 	return clone
 }
 
-func (metrics) Remainder(err error) (pmetric.Metrics, bool) {
-	var partial consumererror.Metrics
-	if !errors.As(err, &partial) || partial.Data().DataPointCount() == 0 {
-		return pmetric.Metrics{}, false
+func (metrics) Remainder(err error) (data pmetric.Metrics, ok bool) {
+	switch partial := err.(type) { //nolint:errorlint // the node alone
+	case consumererror.Metrics:
+		data = partial.Data()
+	case *consumererror.Metrics:
+		data = partial.Data()
+	default:
+		return data, false
 	}
-	return partial.Data(), true
+	return data, data.DataPointCount() > 0
 }
 
 func (metrics) newData() pmetric.Metrics { return pmetric.NewMetrics() }

@@ -65,7 +65,8 @@ type Signal[T any] interface {
 	Unref(data T)
 
 	// Remainder is the part of a batch that the wrapped exporter reports as not
-	// delivered, if err carries one (consumererror.Traces and its kind).
+	// delivered, if err itself carries one (consumererror.Traces and its kind),
+	// whatever it wraps.
 	Remainder(err error) (T, bool)
 }
 

@@ -162,19 +162,15 @@ func TestRemainder(t *testing.T) {
 
 func testRemainder[T any](t *testing.T, s subject[T]) {
 	cause := errors.New("backend took half")
-	for name, err := range map[string]error{
-		"alone":   s.partial(cause, s.simple(3, 7)),
-		"wrapped": fmt.Errorf("sending: %w", s.partial(cause, s.simple(3, 7))),
-		"joined":  errors.Join(cause, s.partial(cause, s.simple(3, 7))),
-	} {
-		rest, ok := s.Remainder(err)
-		require.True(t, ok, name)
-		assert.Equal(t, []int64{7, 8, 9}, s.ids(rest), name)
-	}
+	rest, ok := s.Remainder(s.partial(cause, s.simple(3, 7)))
+	require.True(t, ok)
+	assert.Equal(t, []int64{7, 8, 9}, s.ids(rest))
 	for name, err := range map[string]error{
 		"nil":      nil,
 		"other":    cause,
 		"no items": s.partial(cause, s.simple(0, 0)),
+		"wrapped":  fmt.Errorf("sending: %w", s.partial(cause, s.simple(3, 7))),
+		"joined":   errors.Join(cause, s.partial(cause, s.simple(3, 7))),
 	} {
 		_, ok := s.Remainder(err)
 		assert.False(t, ok, name)

@@ -4,7 +4,6 @@
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
 import (
-	"errors"
 	"iter"
 	"sync"
 
@@ -137,12 +136,16 @@ func (profiles) Clone(data pprofile.Profiles) pprofile.Profiles {
 	return clone
 }
 
-func (profiles) Remainder(err error) (pprofile.Profiles, bool) {
-	var partial xconsumererror.Profiles
-	if !errors.As(err, &partial) || partial.Data().SampleCount() == 0 {
-		return pprofile.Profiles{}, false
+func (profiles) Remainder(err error) (data pprofile.Profiles, ok bool) {
+	switch partial := err.(type) { //nolint:errorlint // the node alone
+	case xconsumererror.Profiles:
+		data = partial.Data()
+	case *xconsumererror.Profiles:
+		data = partial.Data()
+	default:
+		return data, false
 	}
-	return partial.Data(), true
+	return data, data.SampleCount() > 0
 }
 
 func (profiles) newData() pprofile.Profiles { return pprofile.NewProfiles() }

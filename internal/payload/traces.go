@@ -4,7 +4,6 @@
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
 import (
-	"errors"
 	"sync"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
@@ -33,12 +32,16 @@ func (traces) Clone(data ptrace.Traces) ptrace.Traces {
 	return clone
 }
 
-func (traces) Remainder(err error) (ptrace.Traces, bool) {
-	var partial consumererror.Traces
-	if !errors.As(err, &partial) || partial.Data().SpanCount() == 0 {
-		return ptrace.Traces{}, false
+func (traces) Remainder(err error) (data ptrace.Traces, ok bool) {
+	switch partial := err.(type) { //nolint:errorlint // the node alone
+	case consumererror.Traces:
+		data = partial.Data()
+	case *consumererror.Traces:
+		data = partial.Data()
+	default:
+		return data, false
 	}
-	return partial.Data(), true
+	return data, data.SpanCount() > 0
 }
 
 func (traces) newData() ptrace.Traces                                 { return ptrace.NewTraces() }

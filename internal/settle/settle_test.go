@@ -126,20 +126,35 @@ func TestAlike(t *testing.T) {
 	assert.False(t, refusal("bad").Alike(Of(consumererror.NewPermanent(errors.New("bad")), false)))
 }
 
-// The type is not exported: if exporterhelper renames it or its field, delays
-// would silently be ignored.
-func TestThrottleErrorIsRecognised(t *testing.T) {
-	assert.Equal(t, time.Minute, throttleDelay(exporterhelper.NewThrottleRetry(errors.New("slow down"), time.Minute)))
-	assert.Zero(t, throttleDelay(errors.New("slow down")))
+// The types and fields are not exported: if they are renamed, delays would
+// silently be ignored, and every wrapper would hide the status below it.
+func TestUnexportedIsRecognised(t *testing.T) {
+	assert.Equal(t, time.Minute, delayOf(exporterhelper.NewThrottleRetry(errors.New("slow down"), time.Minute)))
+	assert.Zero(t, delayOf(errors.New("slow down")))
+	http, grpc := ownStatus(consumererror.NewOTLPHTTPError(errors.New("x"), 413).(*consumererror.Error))
+	assert.Equal(t, 413, http)
+	assert.Nil(t, grpc)
+	http, grpc = ownStatus(consumererror.NewOTLPGRPCError(errors.New("x"), status.New(codes.Internal, "y")).(*consumererror.Error))
+	assert.Zero(t, http)
+	assert.Equal(t, codes.Internal, grpc.Code())
+	assert.False(t, hasStatus(consumererror.NewRetryableError(errors.New("x"))))
+	assert.False(t, hasStatus(consumererror.NewOTLPGRPCError(errors.New("x"), nil)))
 }
 
-func TestLimitIn(t *testing.T) {
-	f := func(text string, want int) {
+func TestSizeIn(t *testing.T) {
+	f := func(text string, found, limit int) {
 		t.Helper()
-		assert.Equal(t, want, limitIn(text), text)
+		v, _ := sizeIn(text)
+		assert.Equal(t, found, v.Found, text)
+		assert.Equal(t, limit, v.Limit, text)
 	}
-	f("received message larger than max (5242880 vs. 4194304)", 4194304)
-	f("received message after decompression larger than max 4194304", 4194304)
-	f("larger than max (99999999999999999999 vs. 99999999999999999999)", 0)
-	f("request body too large", 0)
+	f("received message larger than max (5242880 vs. 4194304)", 5242880, 4194304)
+	f("received message after decompression larger than max 4194304", 0, 4194304)
+	f("received message larger than max (99999999999999999999 vs. 99999999999999999999)", 0, 0)
+	f("received message larger than max (4 vs. 9)", 0, 0)
+	f("http: request body too large", 0, 0)
+	f("gRPC message exceeds maximum size 4194304: 5242880", 5242880, 4194304)
+	f("decoded message length too large: found 5242880 bytes, the limit is: 4194304 bytes", 5242880, 4194304)
+	f("request size 5,242,880 is larger than the limit of 1 MiB", 5242880, 1<<20)
+	f("payload of 5242880 bytes exceeds the maximum of 1000 kB", 5242880, 1000000)
 }

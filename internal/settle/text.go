@@ -4,15 +4,24 @@
 package settle
 
 import (
-	"errors"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
-
-	"go.opentelemetry.io/collector/consumer/consumererror"
-	"go.uber.org/multierr"
 )
+
+// Of a text at most so much is read, from the front and from the end: a backend
+// may echo what it got.
+const (
+	excerptHead = 4096
+	excerptTail = 1024
+)
+
+func excerpt(text string) string {
+	if len(text) <= excerptHead+excerptTail {
+		return text
+	}
+	return text[:excerptHead] + " … " + text[len(text)-excerptTail:]
+}
 
 // httpStatusText is how exporters tell the HTTP status that they got: otlp_http
 // ("responded with HTTP Status Code 413"), the remote-write exporter ("remote
@@ -21,11 +30,18 @@ import (
 var httpStatusText = regexp.MustCompile(
 	`(?:responded with HTTP Status Code |remote write returned HTTP status |unexpected HTTP status code received from server: )([1-5][0-9]{2})\b`)
 
-// anyHTTPStatusText is how others may tell it. A backend's own words look like
-// that too, so it counts only where no other status is known.
-var anyHTTPStatusText = regexp.MustCompile(`(?i)\bhttp status(?: code)?[ :=]+([1-5][0-9]{2})\b`)
+// looseStatusText is how others may tell it. A backend's own words look like that
+// too, so it counts only where no other status is known.
+var looseStatusText = regexp.MustCompile(`(?i)` +
+	`\bhttp(?:/[0-9.]+)?(?: response)?(?: error)?(?: status)?(?: code)?[ :=]+"?([3-5][0-9]{2})\b` + // HTTP 413 "…", http status: 413
+	`|\bstatus[ _-]?(?:code)?"?[ :=]+[("]?([3-5][0-9]{2})\b` + // status code 413, status=413, "statusCode":413
+	`|\b(?:failed|error|responded|response|returned|code|server)(?: with)?(?: code)?[ :=]*[( "]([3-5][0-9]{2})\b` + // flush failed (413), returned 413
+	`|\b(413)[ :,"'-]+(?:request entity|payload|content) too large`)
 
-// httpStatusIn returns the HTTP status that a text tells, 0 if none.
+// counted is what a number counts that is no status.
+var counted = regexp.MustCompile(`^ ?(?i:bytes|items|records|logs?|spans|points|samples|metrics|events|entries|documents|messages|ms|seconds|times|%)`)
+
+// httpStatusIn returns the HTTP status that a text tells in a known way, 0 if none.
 func httpStatusIn(text string, pattern *regexp.Regexp) int {
 	m := pattern.FindStringSubmatch(text)
 	if m == nil {
@@ -35,39 +51,94 @@ func httpStatusIn(text string, pattern *regexp.Regexp) int {
 	return code
 }
 
-// messageTooLarge are the texts of grpc-go: a message received or sent above the
-// limit, before or after decompression.
-var messageTooLarge = regexp.MustCompile(`(?i)message (?:after decompression )?larger than max`)
-
-func saysMessageTooLarge(text string) bool { return messageTooLarge.MatchString(text) }
-
-// saysUntrusted says whether the text is of a certificate that is not trusted.
-// grpc-go leaves only a status with that text ("transport: authentication
-// handshake failed: tls: failed to verify certificate: x509: ...").
-func saysUntrusted(text string) bool {
-	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: failed to verify certificate")
+// looseStatusIn returns the first HTTP status that a text seems to tell, 0 if none.
+func looseStatusIn(text string) int {
+	for _, at := range looseStatusText.FindAllStringSubmatchIndex(text, -1) {
+		for g := 2; g < len(at); g += 2 {
+			if at[g] >= 0 && !counted.MatchString(text[at[g+1]:]) {
+				code, _ := strconv.Atoi(text[at[g]:at[g+1]])
+				return code
+			}
+		}
+	}
+	return 0
 }
 
-// bodyTooLarge is the text of net/http's MaxBytesError and its like.
-var bodyTooLarge = regexp.MustCompile(`(?i)(?:body|payload|entity) (?:is )?too large`)
+// says whether a text has words of a meaning.
+func says(text string, m meaning) bool {
+	for _, w := range wordsOf[m] {
+		if w.pattern.MatchString(text) {
+			return true
+		}
+	}
+	return false
+}
 
-func saysBodyTooLarge(text string) bool { return bodyTooLarge.MatchString(text) }
+// sizeIn returns what a text tells of a request that is too large. Words that no
+// library or server is known by may be about one item, and do not count if they
+// name one.
+func sizeIn(text string) (Verdict, bool) {
+	if v, found := sizeBy(requestTooLarge, text); found {
+		return v, true
+	}
+	v, found := sizeBy(maybeTooLarge, text)
+	v.Ambiguous = v.Found == 0 || v.Limit == 0
+	return v, found && !says(text, oneItem)
+}
 
-// namedLimit is the limit in a text of grpc-go: "(5242880 vs. 4194304)", where the
-// second is the limit, or "larger than max 4194304".
-var namedLimit = regexp.MustCompile(`larger than max \(?(?:\d+ vs\. )?(\d+)`)
+// sizeBy goes on until a row has found a limit: several know the same text.
+func sizeBy(m meaning, text string) (v Verdict, found bool) {
+	for _, w := range wordsOf[m] {
+		if at := w.pattern.FindStringSubmatch(text); at != nil && v.Limit == 0 {
+			found, v.Class = true, TooLarge
+			v.Found, v.Limit = w.numbers(at)
+		}
+	}
+	return v, found
+}
 
-// limitIn returns the limit in bytes that a text names, 0 if none.
-func limitIn(text string) int {
-	m := namedLimit.FindStringSubmatch(text)
-	if m == nil {
+// numbers returns the size and the limit, in bytes, of a match; 0 if it has none.
+// A size below its limit was no reason to refuse: neither is believed.
+func (w words) numbers(match []string) (found, limit int) {
+	for i, name := range w.pattern.SubexpNames() {
+		switch name {
+		case "found":
+			found = max(found, inBytes(match[i], ""))
+		case "limit": // its unit follows
+			limit = max(limit, inBytes(match[i], match[i+1]))
+		}
+	}
+	if found > 0 && found <= limit {
+		return 0, 0
+	}
+	return found, limit
+}
+
+// inBytes returns a number of a text, 0 if it is none or more than an int holds.
+func inBytes(number, unit string) int {
+	n, err := strconv.ParseInt(strings.NewReplacer(",", "", "_", "").Replace(number), 10, 64)
+	if err != nil {
 		return 0
 	}
-	limit, err := strconv.Atoi(m[1])
-	if err != nil {
-		return 0 // more digits than an int has: no limit that matters
+	scale := int64(1)
+	if unit != "" {
+		base := int64(1000)
+		if strings.Contains(strings.ToLower(unit), "i") {
+			base = 1024
+		}
+		switch unit[0] {
+		case 'k', 'K':
+			scale = base
+		case 'm', 'M':
+			scale = base * base
+		case 'g', 'G':
+			scale = base * base * base
+		}
 	}
-	return limit
+	if n > (1<<62)/scale || int64(int(n*scale)) != n*scale {
+		return 0
+	}
+	return int(n * scale)
 }
 
 // withoutNumbers makes two texts equal that differ in numbers only: positions,
@@ -79,52 +150,4 @@ func withoutNumbers(text string) string {
 		}
 		return r
 	}, text)
-}
-
-// joins are the types of errors that stand for several at once. An error of
-// fmt.Errorf with two %w is none: there one says what the other is.
-var joins = map[reflect.Type]bool{
-	reflect.TypeOf(errors.Join(errors.New(""))):                      true,
-	reflect.TypeOf(multierr.Combine(errors.New(""), errors.New(""))): true,
-}
-
-// Branches returns the errors that err stands for: those that it joins, however
-// deep, or err itself.
-func Branches(err error) []error {
-	parts := joined(err)
-	if parts == nil {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range parts {
-		all = append(all, Branches(e)...)
-	}
-	return all
-}
-
-// joined returns the errors that err joins, below wrappers that add a text only;
-// nil if it is not a join. A permanent wrapper around a join makes all of it
-// permanent.
-func joined(err error) []error {
-	for err != nil && !isOwnClass(err) {
-		if joins[reflect.TypeOf(err)] {
-			if many, ok := err.(interface{ Unwrap() []error }); ok {
-				return many.Unwrap()
-			}
-		}
-		err = errors.Unwrap(err)
-	}
-	return nil
-}
-
-// The types of errors that say of all that they wrap what it is.
-var (
-	permanentType = reflect.TypeOf(consumererror.NewPermanent(errors.New("probe")))
-	typedType     = reflect.TypeOf(consumererror.NewRetryableError(errors.New("probe")))
-)
-
-// isOwnClass says whether err itself, whatever it wraps, says what it is.
-func isOwnClass(err error) bool {
-	t := reflect.TypeOf(err)
-	return t == permanentType || t == throttleType || t == typedType
 }

@@ -1,0 +1,355 @@
+// Copyright The Batcher Exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package settle
+
+import (
+	"regexp"
+	"strings"
+)
+
+// meaning is what words tell of a failure that its status does not.
+type meaning string
+
+const (
+	requestTooLarge meaning = "the request is too large"         // words that nothing else is told by
+	maybeTooLarge   meaning = "the request or a part of it is"   // too large; evidence has to tell
+	oneItem         meaning = "one item is too large"            // or a part of it: not the request
+	keptRest        meaning = "the rest of the request was kept" // sending it again makes duplicates
+	undecoded       meaning = "nothing of it was decoded"        // or encoded: nothing of it was kept
+	cutStream       meaning = "the connection ended"             // before there was an answer
+	deadline        meaning = "there was no answer in time"
+	untrusted       meaning = "the connection is not trusted"
+	noRedirect      meaning = "a redirect leads nowhere"
+	noGRPC          meaning = "no gRPC server answered"
+)
+
+// words are one row of the table: a pattern in any case, with {found} and {limit}
+// for numbers of bytes; who says that; and answers as they come.
+type words struct {
+	meaning  meaning
+	pattern  *regexp.Regexp
+	source   string
+	examples []string
+}
+
+func row(m meaning, source, pattern string, examples ...string) words {
+	pattern = strings.NewReplacer(
+		"{found}", `(?P<found>\d[\d,_]*)`,
+		"{limit}", `(?P<limit>\d[\d,_]*)(?: ?((?:[kmg]i?)?b|bytes)\b)?`,
+	).Replace(pattern)
+	return words{m, regexp.MustCompile("(?i)" + pattern), source, examples}
+}
+
+var wordsOf = func() map[meaning][]words {
+	of := map[meaning][]words{}
+	for _, w := range vocabulary {
+		of[w.meaning] = append(of[w.meaning], w)
+	}
+	return of
+}()
+
+// vocabulary is all that is known of the words of libraries, servers and backends.
+// What is not in it means nothing: its error stays what its status says.
+var vocabulary = []words{
+	// gRPC libraries.
+	row(requestTooLarge, "grpc-go server.go, rpc_util.go; gRPC C core (C++, Python, Ruby, PHP) message_size_filter.cc; Cortex and Loki pkg/util/http.go",
+		`message (?:after decompression )?larger than (?:the )?max(?:imum)?\b(?:[^\d(]{0,12}\(?(?:{found} vs\.? )?{limit})?`,
+		"grpc: received message larger than max (5242880 vs. 4194304)",
+		"grpc: received message after decompression larger than max 4194304",
+		"trying to send message larger than max (5242880 vs. 4194304)",
+		"CLIENT: Sent message larger than max (5242880 vs. 4194304)",
+		"received message larger than max (5242880 vs 4194304)"),
+	row(requestTooLarge, "grpc-java MessageDeframer.java",
+		`gRPC message exceeds maximum size {limit}(?:: {found})?`,
+		"gRPC message exceeds maximum size 4194304: 5242880",
+		"Decompressed gRPC message exceeds maximum size 4194304",
+		"Compressed gRPC message exceeds maximum size 4194304: 5242880 bytes read"),
+	row(requestTooLarge, "tonic codec/decode.rs, codec/encode.rs",
+		`message length too large: found {found} bytes, (?:the )?limit is:? {limit}`,
+		"Error, decoded message length too large: found 5242880 bytes, the limit is: 4194304 bytes",
+		"Error, message length too large: found 5242880 bytes, the limit is: 4194304 bytes",
+		"Error, encoded message length too large: found 5242880 bytes, the limit is: 4194304 bytes"),
+	row(requestTooLarge, "grpc-dotnet StreamExtensions.cs, PipeExtensions.cs",
+		`(?:received|sending) message exceeds the maximum configured message size`,
+		"Received message exceeds the maximum configured message size.",
+		"Sending message exceeds the maximum configured message size."),
+	row(requestTooLarge, "grpc-js max-message-size-filter.ts",
+		`send message with a size larger than {limit}`,
+		"Attempted to send message with a size larger than 4194304"),
+	row(requestTooLarge, "connect-go envelope.go",
+		`message size {found} (?:is larger than configured max|exceeds sendMaxBytes) {limit}`,
+		"message size 5242880 is larger than configured max 4194304",
+		"message size 5242880 exceeds sendMaxBytes 4194304"),
+	row(requestTooLarge, "grpc-swift LengthPrefixedMessageReader.swift",
+		`message has exceeded the configured maximum payload size \(max: {limit}, actual: {found}\)`,
+		"Message has exceeded the configured maximum payload size (max: 4194304, actual: 5242880)"),
+
+	// Kafka clients and brokers. A record of theirs is a request of ours.
+	row(requestTooLarge, "franz-go kerr and producer.go, as kafkaexporter wraps it",
+		`record size {found} exceeds max {limit}`,
+		`error exporting to topic "otlp_logs": record size 2000000 exceeds max 1000000: MESSAGE_TOO_LARGE: The request included a message larger than the max message size the server will accept.`),
+	row(requestTooLarge, "sarama async_producer.go",
+		`message larger than configured Producer\.MaxMessageBytes(?:: {found} > {limit})?`,
+		"Failed to deliver 1 messages due to kafka: invalid configuration (Attempt to produce message larger than configured Producer.MaxMessageBytes: 1132544 > 1000000)"),
+	row(requestTooLarge, "Kafka KafkaProducer.java; kafka-python, aiokafka",
+		`message is {found} bytes when serialized which is larger than (?:{limit}|the (?:maximum request size|total memory buffer))`,
+		"org.apache.kafka.common.errors.RecordTooLargeException: The message is 1203697 bytes when serialized which is larger than 1048576, which is the value of the max.request.size configuration.",
+		"The message is 1203697 bytes when serialized which is larger than the maximum request size you have configured with the max_request_size configuration"),
+	row(requestTooLarge, "Kafka UnifiedLog.scala",
+		`(?:message|record batch) size (?:in the append to \S+ )?is {found} bytes which exceeds the maximum configured (?:message size|value|segment size) of {limit}`,
+		"Message size is 1048700 bytes which exceeds the maximum configured message size of 1048588.",
+		"The record batch size in the append to otlp-0 is 1048700 bytes which exceeds the maximum configured value of 1048588."),
+	row(requestTooLarge, "Kafka Errors.java, codes 10 and 18, and their names in clients of all languages",
+		`\b(?:MESSAGE_TOO_LARGE|MSG_SIZE_TOO_LARGE|RECORD_LIST_TOO_LARGE|Record(?:Batch)?TooLarge(?:Exception)?|Message Size Too Large|Record List Too Large)\b`,
+		"MESSAGE_TOO_LARGE: The request included a message larger than the max message size the server will accept.",
+		"RECORD_LIST_TOO_LARGE",
+		"Broker: Message size too large",
+		"[10] Message Size Too Large: the server has a configured maximum message size to avoid unbounded memory allocation and the client attempted to produce a message larger than this maximum"),
+	row(requestTooLarge, "Kafka Errors.java, the texts of codes 10 and 18; librdkafka",
+		`message (?:batch )?larger than (?:the max message size|(?:the )?configured (?:server )?segment size)|larger than the max message size the server will accept`,
+		"The request included a message larger than the max message size the server will accept.",
+		"kafka server: The request included message batch larger than the configured segment size on the server",
+		"Broker: Message batch larger than configured server segment size"),
+	row(requestTooLarge, "sarama errors.go, ErrMessageSizeTooLarge",
+		`message was too large, server rejected it`,
+		"Failed to deliver 1 messages due to kafka server: Message was too large, server rejected it to avoid allocation error"),
+
+	// HTTP servers and proxies. With a 413 the words do not matter.
+	row(requestTooLarge, "net/http MaxBytesReader; ASP.NET Core Kestrel; Jetty SizeLimitHandler; Fastify",
+		`\brequest body (?:is |was )?too (?:large|big|long)(?:: {found} ?> ?{limit}|\. The max request body size is {limit})?`,
+		"http: request body too large",
+		"Request body too large. The max request body size is 30000000 bytes.",
+		"Request body is too large: 5242880>1048576"),
+	row(requestTooLarge, "the reason phrase of 413, as nginx, Cloudflare, Traefik, body-parser and the Elasticsearch and Splunk exporters give it",
+		`\brequest entity (?:is )?too large`,
+		"<html><head><title>413 Request Entity Too Large</title></head></html>",
+		`HTTP 413 "Request Entity Too Large"`,
+		"flush failed (413): request entity too large"),
+	row(requestTooLarge, "Envoy, HAProxy, Apache and others: the reason phrases of RFC 7231 and RFC 9110",
+		`\b413[ :,;"'()-]+(?:payload|content|body) too large`,
+		"413 Payload Too Large",
+		"HTTP 413: Content Too Large"),
+	row(requestTooLarge, "nginx ngx_http_core_module.c, as a log line that sidecars hand on",
+		`intended to send too large (?:chunked )?body(?:: {found} bytes)?`,
+		"client intended to send too large body: 26279937 bytes"),
+	row(requestTooLarge, "Apache httpd http_protocol.c, http_filters.c",
+		`request exceeds the capacity limit|content-length of {found} is larger than the configured limit of {limit}`,
+		"The requested resource does not allow request data with POST requests, or the amount of data provided in the request exceeds the capacity limit."),
+	row(requestTooLarge, "IIS request filtering, 404.13",
+		`exceeds the request content length`,
+		"The request filtering module is configured to deny a request that exceeds the request content length."),
+	row(requestTooLarge, "aiohttp web_request.py",
+		`maximum request body size {limit} exceeded(?:, actual body size {found})?`,
+		"Maximum request body size 1048576 exceeded, actual body size 1048577"),
+	row(requestTooLarge, "Akka and Pekko HTTP, EntityStreamSizeException",
+		`entity size (?:\({found}\) )?exceeded (?:content length|size) limit \({limit}`,
+		"EntityStreamSizeException: incoming entity size (9000000) exceeded size limit (8388608 bytes)!"),
+	row(requestTooLarge, "Netty HttpObjectAggregator; Armeria ContentTooLargeException",
+		`content length exceeded {limit} bytes|ContentTooLargeException`,
+		"content length exceeded 65536 bytes.",
+		"com.linecorp.armeria.common.ContentTooLargeException: maxContentLength: 10485760, contentLength: 10485761"),
+	row(requestTooLarge, "actix-web PayloadError::Overflow",
+		`payload reached size limit`,
+		"A payload reached size limit."),
+	row(requestTooLarge, "Kong request-size-limiting; API Gateway",
+		`\brequest size limit exceeded|\brequest (?:is )?too (?:large|long|big)\b`,
+		"Request size limit exceeded",
+		`{"message":"Request Too Long"}`,
+		`{"code":"request too large","message":"unable to read data: points batch is too large"}`),
+	row(requestTooLarge, "Google APIs; Honeycomb, Quickwit and others, with the request as the subject",
+		`\brequest(?: payload| body| entity| content| message| data)? (?:size|length) (?:of )?(?:\(?{found}(?: bytes)?\)? )?(?:exceeds|exceeded|(?:is )?(?:larger|greater|bigger|more) than|is (?:above|over))(?:[^\d]{0,50}{limit})?`,
+		"Request payload size exceeds the limit: 10485760 bytes.",
+		"Request body size exceeds the maximum allowed size (1048576 bytes).",
+		"request size 5242880 is larger than the limit of 1048576 bytes"),
+	row(requestTooLarge, "the same with the body itself as the subject",
+		`\brequest (?:payload|body|entity|content|message) (?:of {found} bytes )?(?:exceeds|exceeded|is (?:larger|greater|bigger|more) than)(?:[^\d]{0,50}{limit})?`,
+		"the request payload exceeds the limit of 10485760 bytes",
+		"Request body exceeded settings.DATA_UPLOAD_MAX_MEMORY_SIZE."),
+	row(requestTooLarge, "Google Cloud Pub/Sub",
+		`request_size is too large\. You passed {found} in the request, but the maximum value is {limit}`,
+		"The value for request_size is too large. You passed 10485761 in the request, but the maximum value is 10000000."),
+
+	// Backends and brokers.
+	row(requestTooLarge, "Mimir pkg/distributor/push.go",
+		`message size(?: of {found} bytes)?(?: \(\w+\))? is larger than the allowed limit of {limit}|err-mimir-distributor-max-(?:write-message|otlp-request)-size`,
+		"the incoming push request has been rejected because its message size of 100 bytes (uncompressed) is larger than the allowed limit of 50 bytes (err-mimir-distributor-max-write-message-size). To adjust the related limit, configure -distributor.max-recv-msg-size, or contact your service administrator.",
+		"the incoming push request has been rejected because its message size is larger than the allowed limit of 140 bytes (err-mimir-distributor-max-write-message-size)."),
+	row(requestTooLarge, "VictoriaMetrics and VictoriaLogs, lib/protoparser",
+		`too big (?:packed |unpacked |compressed |uncompressed )?request(?:; mustn't exceed \S*?={limit}\S*(?: bytes)?(?:; got {found})?)?`,
+		"too big unpacked request; mustn't exceed `-maxInsertRequestSize=33554432` bytes; got 40000000 bytes"),
+	row(requestTooLarge, "InfluxDB v2 http/points; v3 server",
+		`points batch is too large|max request size \({limit}\) exceeded`,
+		"unable to read data: points batch is too large",
+		"max request size (10485760 bytes) exceeded"),
+	row(requestTooLarge, "Splunk HTTP Event Collector",
+		`content-length of {found} too large \(maximum is {limit}\)`,
+		`{"text":"Content-Length of 838862 too large (maximum is 838860)","code":27}`),
+	row(requestTooLarge, "Azure Event Hubs and Service Bus, AMQP link-detach",
+		`received message \((?:[^)]*\bsize: ?{found} bytes)?[^)]*\) exceeds the limit \({limit}`,
+		"The received message (delivery-id:0, size:1048600 bytes) exceeds the limit (1046528 bytes) currently allowed on the link."),
+	row(requestTooLarge, "Azure Monitor, Logs Ingestion",
+		`maximum allowed content length: {limit}(?: \([^)]*\))?\. Provided content length: {found}|ContentLengthLimitExceeded`,
+		"Maximum allowed content length: 1048576 bytes (1.0 MB). Provided content length: 1048900 bytes."),
+	row(requestTooLarge, "AWS CloudWatch Logs PutLogEvents",
+		`upload too large: {found} bytes exceeds limit of {limit}`,
+		"InvalidParameterException: Upload too large: 1048900 bytes exceeds limit of 1048576"),
+	row(requestTooLarge, "AWS SQS, SNS and Lambda",
+		`message must be shorter than {limit}|batch requests cannot be longer than {limit}(?: bytes)?(?:\. You have sent {found})?|request must be smaller than {limit}|BatchRequestTooLong|RequestEntityTooLarge`,
+		"One or more parameters are invalid. Reason: Message must be shorter than 262144 bytes.",
+		"AWS.SimpleQueueService.BatchRequestTooLong: Batch requests cannot be longer than 262144 bytes. You have sent 300000 bytes.",
+		"RequestEntityTooLargeException: Request must be smaller than 6291456 bytes for the InvokeFunction operation"),
+	row(requestTooLarge, "Pulsar, Java and Go clients",
+		`message with {found} bytes that exceeds {limit}|message size exceeds MaxMessageSize|message size is bigger than {limit}`,
+		"The producer otlp-1 of the topic persistent://public/default/otlp sends a message with 5300000 bytes that exceeds 5242880 bytes",
+		"message size exceeds MaxMessageSize"),
+	row(requestTooLarge, "nats.go ErrMaxPayload; nats-server",
+		`maximum payload (?:exceeded|violation)`,
+		"nats: maximum payload exceeded",
+		"nats: 'Maximum Payload Violation'"),
+	row(requestTooLarge, "RabbitMQ rabbit_channel.erl",
+		`message size {found} is larger than (?:configured )?max size {limit}`,
+		"PRECONDITION_FAILED - message size 150000000 is larger than configured max size 134217728"),
+	row(requestTooLarge, "MQTT 5, reason code 149",
+		`\bpacket too large\b`,
+		"Packet too large"),
+
+	// Words that may be about the request, or about something in it.
+	row(maybeTooLarge, "any",
+		`\b(?:body|payload|content|message|entity|data|batch)(?: size| length)? (?:is |was )?too (?:large|big|long)\b`,
+		"body too large",
+		"Payload is too big"),
+	row(maybeTooLarge, "any",
+		`\b(?:body|payload|content|message|entity|batch)(?: size| length)?(?: of)? ?(?:\(?{found}(?: bytes)?\)? )?(?:exceeds|exceeded|is (?:larger|greater|bigger) than|(?:larger|bigger) than)[^\d.;]{0,40}\b(?:limit|max|maximum|allowed|size)\b(?:[^\d.;]{0,30}{limit})?`,
+		"payload exceeds the maximum size",
+		"message size 5242880 exceeds the limit of 1048576 bytes"),
+	row(maybeTooLarge, "any, counting items",
+		`\btoo many (?:\w+ ){1,3}in (?:the |a |an |one |this |single )*(?:request|batch|payload|call)\b`,
+		"too many data points in the request"),
+	row(oneItem, "any: what is too large belongs to one item",
+		`\b(?:log(?: message| record| line| entry| body)|record|entry|event|item|line|span(?: event| link)?|document|doc|data ?point|sample|series|exemplar|field|label|attribute|tag|column|key|value|metric name|trace|profile)s? ?(?:#|no\.? ?|number |index |at |\[|\()? ?(?:\d+[\])]?)?(?:'s|:| for| of| in)? ?(?:(?:the |its |a )?(?:message|body|payload|content|data|size|length|value|name) )?(?:size |length )?(?:\(?\d+(?: bytes)?\)? )?(?:is |was |of )?(?:too (?:large|big|long)|exceed|larger than|bigger than|greater than|longer than)`,
+		"log record 4711: body too large",
+		"label value too long",
+		"line too long",
+		"span 7: payload exceeds the maximum size"),
+	row(oneItem, "any: too large for a part of an item",
+		`too (?:large|big|long) for (?:the )?(?:field|attribute|label|column|tag|property|key)`,
+		"log message too large for field body"),
+	row(oneItem, "any: in a part of an item",
+		`\b(?:in|of|at|for) (?:the |a )?(?:log(?: record| line| entry)?|record|entry|event|item|line|span|document|data ?point|sample|field|label|attribute|resourceLogs|resourceSpans|resourceMetrics|logRecords|spans|dataPoints)s?\b[^.;]{0,30}too (?:large|big|long)|too (?:large|big|long)\b[^.;]{0,20}\b(?:in|of|at|for) (?:the |a )?(?:log(?: record| line| entry)?|record|entry|event|item|line|span|document|data ?point|sample|field|label|attribute)s?\b`,
+		"body too large in record 17"),
+	row(oneItem, "Loki, Tempo, Mimir, Elasticsearch: limits of one entry, trace, label or term",
+		`max entry size|TRACE_TOO_LARGE|max size of trace|max-write-request-data-item-size|immense term|line_too_long|label_value_too_long|max_line_size`,
+		"Max entry size '262144' bytes exceeded for stream '{job=\"x\"}' while adding an entry with length '300000' bytes",
+		"TRACE_TOO_LARGE: max size of trace (5000000) exceeded while adding 60000 bytes to trace a1 for tenant single-tenant"),
+
+	// The rest was kept.
+	row(keptRest, "Mimir pkg/util/globalerror: what is dropped alone",
+		`err-mimir-(?:sample|exemplar|metric|label|metadata|series|native-histogram|bucket|max-series|max-metadata|max-label|max-native|missing|too-|duplicate|invalid|not-reducible|nan|out-of|unit-too|help-too|tenant-max-series|tenant-too)`,
+		"failed pushing to ingester: the sample has been rejected because another sample with a more recent timestamp has already been ingested (err-mimir-sample-out-of-order)",
+		"received a series whose number of labels exceeds the limit (err-mimir-max-label-names-per-series)"),
+	row(keptRest, "Loki pkg/ingester/stream.go, pkg/validation/validate.go",
+		`timestamp too (?:old|new|far behind)|entry (?:too far behind|out of order)|total ignored: \d+ out of \d+|max entry size '|per[- ]stream rate limit exceeded|has \d+ label names; limit \d+`,
+		"entry for stream '{job=\"x\"}' has timestamp too old: 2020-01-01T00:00:00Z, oldest acceptable timestamp is: 2026-01-01T00:00:00Z",
+		"user 'fake', total ignored: 1 out of 100 for stream: {job=\"x\"}",
+		"Max entry size '262144' bytes exceeded for stream '{job=\"x\"}' while adding an entry with length '300000' bytes"),
+	row(keptRest, "Prometheus storage/interface.go; Cortex, Thanos",
+		`out of order (?:sample|exemplar|native histogram)|(?:sample|timestamp|exemplar)s? (?:is |are )?(?:out of order|out of bounds|too old)|out of bounds|out-of-order (?:sample|exemplar)|too old sample|duplicate sample for timestamp|add \d+ samples: `,
+		"out of order sample",
+		"store locally for endpoint 10.0.0.1:10901: add 3 samples: out of bounds",
+		"sample timestamp out of order; last timestamp: 1700000000"),
+	row(keptRest, "InfluxDB v1, v2 and v3",
+		`partial write|points beyond retention policy|dropped=\d+`,
+		"partial write: field type conflict: input field \"value\" on measurement \"cpu\" is type integer, already exists as type float dropped=1",
+		"partial write of line protocol occurred"),
+	row(keptRest, "Tempo modules/distributor, modules/ingester",
+		`TRACE_TOO_LARGE|LIVE_TRACES_EXCEEDED|max size of trace`,
+		"TRACE_TOO_LARGE: max size of trace (5000000) exceeded while adding 60000 bytes to trace a1 for tenant single-tenant"),
+	row(keptRest, "any: says so",
+		`partial(?:ly)? (?:success|succeeded|accepted|ingested|written|indexed|stored|insert)|\b(?:accepted|ingested|written|indexed|stored|inserted|succeeded)[ :=]+[1-9]\d*\b[^.;]{0,30}\b(?:rejected|failed|dropped|discarded)|\b(?:other|remaining|valid) (?:\w+ ){0,2}(?:were|have been|was) (?:accepted|ingested|written|indexed|stored|kept)|some (?:\w+ )?(?:records|logs|spans|samples|points|events|entries|documents|lines) (?:were|have been) (?:rejected|dropped|discarded|ignored)`,
+		"partially accepted",
+		"accepted: 99, rejected: 1",
+		"all other samples were ingested"),
+	row(keptRest, "Elasticsearch and OpenSearch bulk",
+		`failed to index (?:\d+ )?documents?|\bbulk\b.{0,40}(?:some|\d+) (?:items|documents) failed`,
+		"failed to index document: mapper_parsing_exception"),
+
+	// Encoders and decoders.
+	row(undecoded, "grpc-go rpc_util.go, server.go",
+		`error (?:while )?(?:un)?marshall?ing|failed to (?:un)?marshal|error unmarshall?ing request`,
+		"grpc: error unmarshalling request: string field contains invalid UTF-8",
+		"grpc: failed to unmarshal the received message: string field contains invalid UTF-8",
+		"grpc: error while marshaling: string field contains invalid UTF-8"),
+	row(undecoded, "protobuf-go, gogo/protobuf and all that checks texts",
+		`(?:invalid|illegal|malformed|not valid|not) UTF-?8|\bproto: (?:cannot parse|wrong|illegal|invalid|field|syntax|unexpected|negative|integer overflow|\w+: (?:illegal|wrong|wiretype))|invalid wire[- ]?(?:type|format)|cannot parse invalid wire-format data`,
+		"proto: cannot parse invalid wire-format data",
+		"proto: illegal wireType 7",
+		"proto: wrong wireType = 2 for field Flags",
+		"string field contains invalid UTF-8"),
+	row(undecoded, "protobuf-java InvalidProtocolBufferException, grpc-java ProtoLiteUtils.java",
+		`invalid protobuf byte sequence|protocol message (?:had invalid UTF-8|contained an invalid tag|tag had invalid wire type|end-group tag|contained a tag)|while parsing a protocol message|CodedInputStream encountered|InvalidProtocolBufferException`,
+		"Invalid protobuf byte sequence",
+		"Protocol message had invalid UTF-8.",
+		"While parsing a protocol message, the input ended unexpectedly in the middle of a field.",
+		"Protocol message contained an invalid tag (zero)."),
+	row(undecoded, "prost DecodeError, as tonic hands it on",
+		`failed to (?:decode|encode) protobuf message|invalid string value: data is not UTF-8`,
+		"failed to decode Protobuf message: LogRecord.body: AnyValue.value: invalid string value: data is not UTF-8 encoded"),
+	row(undecoded, "gRPC C core, grpc-js, grpc-python, grpc-dotnet",
+		`exception (?:de)?serializing (?:request|message)|error (?:de)?serializing (?:request|message|object)|(?:request|message) (?:message )?(?:de)?serialization (?:failure|error)|failed to (?:de)?serialize|failed to parse (?:the )?(?:request|message|protobuf)|did not read entire message`,
+		"Exception deserializing request!",
+		"Error deserializing request: index out of range",
+		"Request message serialization failure: invalid",
+		"Failed to serialize message"),
+
+	// A stream or a connection that ended.
+	row(cutStream, "grpc-go internal/transport/http2_client.go; gRPC C core chttp2; grpc-js",
+		`stream terminated by|RST_?STREAM|rst stream|GOAWAY|transport is closing|stream removed|server closed the stream without|closed the stream without sending trailers|error reading from server|error reading server preface|stream closed|socket closed`,
+		"stream terminated by RST_STREAM with error code: INTERNAL_ERROR",
+		"Received RST_STREAM with code 2 (Internal server error)",
+		"server closed the stream without sending trailers",
+		"error reading from server: EOF",
+		"transport is closing",
+		"Stream removed"),
+	row(cutStream, "operating systems, net/http and golang.org/x/net/http2",
+		`unexpected EOF|\bEOF$|connection (?:was )?(?:reset|closed|aborted|refused|lost|error|terminated)|broken pipe|\bhttp2: |use of closed network connection|no such host|i/o timeout`,
+		"unexpected EOF",
+		"read tcp 10.0.0.1:4317: read: connection reset by peer",
+		"http2: client connection lost"),
+	row(cutStream, "grpc-java Http2 transports",
+		`HTTP/2 error code: |end-of-stream mid-frame|unexpected EOS on|half-closed without a request|half-closed`,
+		"HTTP/2 error code: INTERNAL_ERROR\nReceived Rst Stream",
+		"Encountered end-of-stream mid-frame",
+		"Received unexpected EOS on empty DATA frame from server"),
+	row(cutStream, "h2, hyper and tonic",
+		`h2 protocol error|\btransport error\b|hyper::error|error trying to connect|stream no longer needed|body write aborted|not a result of an error`,
+		"h2 protocol error: http2 error: stream error received: unexpected internal error encountered",
+		"transport error"),
+	row(cutStream, "grpc-dotnet, System.Net.Http",
+		`HTTP/2 server (?:closed|reset|sent)|response ended prematurely|error (?:reading next message|starting gRPC call)|request was aborted|IOException`,
+		"The HTTP/2 server reset the stream. HTTP/2 error code 'INTERNAL_ERROR' (0x2).",
+		"Error reading next message. HttpIOException: The response ended prematurely."),
+	row(cutStream, "Envoy and other proxies",
+		`upstream connect error or disconnect|reset before headers|upstream (?:prematurely )?(?:closed|reset)|stream (?:error|reset)|downstream connection termination`,
+		"upstream connect error or disconnect/reset before headers. reset reason: connection termination"),
+
+	row(deadline, "Go context and net/http",
+		`context deadline exceeded|Client\.Timeout exceeded|context canceled|\bDeadlineExceeded\b|\bDEADLINE_EXCEEDED\b|i/o timeout|request canceled`,
+		`Post "http://backend:4318/v1/logs": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`,
+		"rpc error: code = DeadlineExceeded desc = context deadline exceeded",
+		`Post "http://backend:4318/v1/logs": net/http: request canceled`),
+	row(deadline, "net/http transport",
+		`net/http: (?:TLS handshake timeout|timeout awaiting response headers)`,
+		"net/http: timeout awaiting response headers"),
+
+	row(untrusted, "crypto/tls and crypto/x509, of which grpc-go leaves the text only",
+		`\bx509: |tls: failed to verify certificate|remote error: tls: `,
+		`connection error: desc = "transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"`,
+		"remote error: tls: certificate required"),
+	row(noRedirect, "net/http client",
+		`stopped after \d+ redirects|response missing Location header`,
+		`Post "http://backend/v1/logs": stopped after 10 redirects`),
+	row(noGRPC, "grpc-go internal/transport/http2_client.go",
+		`received unexpected content-type|unexpected HTTP content-type`,
+		`transport: received unexpected content-type "text/html"`),
+}
