@@ -76,7 +76,7 @@ func (a answer) verdict(err error, c claim) Verdict {
 		return Verdict{Class: Unknown}
 	case tooLarge:
 		v = size
-	case isTLS(err), a.code() == codes.Unavailable && says(a.text, untrusted):
+	case isTLS(err), a.distrusted():
 		v.Class = Destination
 	case says(a.text, noRedirect):
 		v.Class, v.Address = Destination, true
@@ -121,7 +121,7 @@ func (a answer) ended() bool {
 	case codes.DeadlineExceeded, codes.Canceled:
 		return true
 	case codes.OK, codes.Unknown, codes.Internal:
-		return (a.http == 0 || a.loose || a.http == http.StatusInternalServerError) && says(a.text, deadline)
+		return (a.http == 0 || a.http >= http.StatusInternalServerError) && says(a.text, deadline)
 	}
 	return false
 }
@@ -155,6 +155,12 @@ func (a answer) tooLarge(final bool) (Verdict, bool) {
 		return v, sure && v.Limit > 0
 	}
 	return v, false
+}
+
+// distrusted says whether the connection was not trusted, where the error is a text
+// only: that of grpc-go, or an alert of crypto/tls.
+func (a answer) distrusted() bool {
+	return a.http == 0 && (a.grpc == nil || a.code() == codes.Unavailable) && says(a.text, untrusted)
 }
 
 // cut says whether a connection ended before there was an answer, where the code

@@ -9,6 +9,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"testing"
 	"time"
 
@@ -16,6 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/multierr"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -109,6 +114,122 @@ func TestOf(t *testing.T) {
 	}
 	assert.Equal(t, Unknown, Of(context.DeadlineExceeded, true).Class)
 }
+
+// What the exporter's own deadline or cancellation ended says nothing about the
+// data, whatever the exporter calls it and wherever in the tree it is.
+func TestOfEnded(t *testing.T) {
+	permanent := consumererror.NewPermanent
+	for name, err := range map[string]error{
+		"deadline":            context.DeadlineExceeded,
+		"permanent":           permanent(context.DeadlineExceeded),
+		"url error":           permanent(&url.Error{Op: "Post", URL: "http://backend", Err: context.DeadlineExceeded}),
+		"grpc":                permanent(status.Error(codes.DeadlineExceeded, "too slow")),
+		"typed":               consumererror.NewOTLPGRPCError(errors.New("x"), status.New(codes.DeadlineExceeded, "y")),
+		"cancelled":           permanent(status.Error(codes.Canceled, "gone")),
+		"connection deadline": permanent(fmt.Errorf("read: %w", os.ErrDeadlineExceeded)),
+		"text":                permanent(errors.New(`Post "http://backend": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`)),
+		"text of a gateway":   permanent(status.Error(codes.Internal, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")),
+		"beside too large":    errors.Join(consumererror.NewOTLPHTTPError(errors.New("x"), 413), context.DeadlineExceeded),
+		"below NewLogs":       errors.Join(errors.New("shard 1"), permanent(consumererror.NewLogs(context.DeadlineExceeded, plog.NewLogs()))),
+		"below several %w":    fmt.Errorf("%w: %w", errors.New("export"), permanent(context.DeadlineExceeded)),
+	} {
+		v := Of(err, false)
+		assert.Equal(t, Unknown, v.Class, name)
+		assert.True(t, v.Retry(), name)
+	}
+	quoted := Of(permanent(status.Error(codes.InvalidArgument, "schema check failed: context deadline exceeded")), false)
+	assert.Equal(t, Refused, quoted.Class, "a refusal that quotes another's deadline")
+}
+
+// details are the fields of a verdict beside its class.
+type details struct {
+	class                               Class
+	found, limit                        int
+	ambiguous, address, undecoded, kept bool
+}
+
+func detailsOf(err error) details {
+	v := Of(err, false)
+	return details{v.Class, v.Found, v.Limit, v.Ambiguous, v.Address, v.Undecoded, v.Kept}
+}
+
+func TestOfDetails(t *testing.T) {
+	permanent := consumererror.NewPermanent
+	refusal := func(text string) error {
+		return permanent(httpText(codes.InvalidArgument, "HTTP Status Code 400, Message="+text+", Details=[]"))
+	}
+	for _, c := range []struct {
+		name string
+		err  error
+		want details
+	}{
+		{"rust, retryable code", status.Error(codes.OutOfRange, "Error, decoded message length too large: found 5242880 bytes, the limit is: 4194304 bytes"), details{class: TooLarge, found: 5242880, limit: 4194304}},
+		{"rust, typed", consumererror.NewOTLPGRPCError(errors.New("x"), status.New(codes.OutOfRange, "message length too large: found 9 bytes, the limit is: 4 bytes")), details{class: TooLarge, found: 9, limit: 4}},
+		{"out of range of something else", status.Error(codes.OutOfRange, "offset 9 is out of range"), details{class: Retryable}},
+		{"java", permanent(status.Error(codes.ResourceExhausted, "gRPC message exceeds maximum size 4: 9")), details{class: TooLarge, found: 9, limit: 4}},
+		{"dotnet", permanent(status.Error(codes.ResourceExhausted, "Received message exceeds the maximum configured message size.")), details{class: TooLarge}},
+		{"of a gateway that was told so", permanent(status.Error(codes.Internal, "Permanent error: rpc error: code = ResourceExhausted desc = grpc: received message larger than max (9 vs. 4)")), details{class: TooLarge, found: 9, limit: 4}},
+		{"of Loki, with 500", permanent(httpText(codes.Internal, "HTTP Status Code 500, Message=rpc error: code = ResourceExhausted desc = grpc: received message larger than max (9 vs. 4)")), details{class: TooLarge, found: 9, limit: 4}},
+		{"kafka", permanent(errors.New("record size 2000000 exceeds max 1000000: MESSAGE_TOO_LARGE: The request included a message larger than the max message size the server will accept.")), details{class: TooLarge, found: 2000000, limit: 1000000}},
+		{"kafka, plain", errors.New("Attempt to produce message larger than configured Producer.MaxMessageBytes: 1132544 > 1000000"), details{class: TooLarge, found: 1132544, limit: 1000000}},
+		{"splunk", permanent(errors.New(`HTTP 413 "Request Entity Too Large"`)), details{class: TooLarge}},
+		{"splunk, plain", errors.New(`HTTP 413 "Request Entity Too Large"`), details{class: TooLarge}},
+		{"elasticsearch", errors.New("flush failed (413): request entity too large"), details{class: TooLarge}},
+		{"number only", permanent(errors.New("server responded with 413")), details{class: TooLarge}},
+		{"number that counts something", permanent(errors.New("server returned 413 records")), details{class: Permanent}},
+		{"413 below a retryable wrapper", consumererror.NewRetryableError(consumererror.NewOTLPHTTPError(errors.New("x"), 413)), details{class: TooLarge}},
+		{"413 below NewTraces", consumererror.NewTraces(consumererror.NewOTLPHTTPError(errors.New("x"), 413), ptrace.NewTraces()), details{class: TooLarge}},
+		{"413 in a join below a permanent", permanent(errors.Join(errors.New("x"), consumererror.NewOTLPHTTPError(errors.New("x"), 413))), details{class: TooLarge}},
+		{"413 with both numbers", permanent(httpText(codes.Unknown, "HTTP Status Code 413, Message=its message size of 100 bytes is larger than the allowed limit of 50 bytes")), details{class: TooLarge, found: 100, limit: 50}},
+		{"a 400 about a body", refusal("body too large"), details{class: TooLarge, ambiguous: true}},
+		{"a 400 about a request's body", refusal("http: request body too large"), details{class: TooLarge}},
+		{"a 400 about a record's body", refusal("log record 4711: body too large"), details{class: Refused}},
+		{"a 400 about a trace", refusal("TRACE_TOO_LARGE: max size of trace (5000000) exceeded while adding 60000 bytes to trace a1"), details{class: Refused, kept: true}},
+		{"a 429 is no size", permanent(httpText(codes.ResourceExhausted, "HTTP Status Code 429, Message=request rate exceeds the limit of 100")), details{class: Permanent}},
+		{"unavailable with such words", status.Error(codes.Unavailable, "upstream: request body too large"), details{class: Retryable}},
+
+		{"undecoded", permanent(status.Error(codes.Internal, "grpc: error unmarshalling request: string field contains invalid UTF-8")), details{class: Refused, undecoded: true}},
+		{"not encoded by the exporter", permanent(errors.New("failed to marshal: string field contains invalid UTF-8")), details{class: Refused, undecoded: true}},
+		{"undecoded, http", refusal("proto: cannot parse invalid wire-format data"), details{class: Refused, undecoded: true}},
+		{"undecoded at its end is no cut stream", permanent(status.Error(codes.Internal, "grpc: failed to unmarshal the received message: proto: unexpected EOF")), details{class: Refused, undecoded: true}},
+		{"internal of no known words", permanent(status.Error(codes.Internal, "database is on fire")), details{class: Permanent}},
+		{"kept", refusal("partial write of line protocol occurred"), details{class: Refused, kept: true}},
+		{"kept, 409", permanent(errors.New("remote write returned HTTP status 409 Conflict: store locally: add 3 samples: out of bounds")), details{class: Permanent, kept: true}},
+		{"too old without a word of the rest", refusal("record 17: timestamp too old"), details{class: Refused}},
+
+		{"cut stream", permanent(status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR")), details{class: Retryable}},
+		{"cut stream, typed", consumererror.NewOTLPGRPCError(errors.New("x"), status.New(codes.Internal, "h2 protocol error: error reading a body from connection")), details{class: Retryable}},
+		{"request timeout", permanent(httpText(codes.Unknown, "HTTP Status Code 408")), details{class: Retryable}},
+
+		{"address, 405", permanent(httpText(codes.Unknown, "HTTP Status Code 405")), details{class: Destination, address: true}},
+		{"address, 308", permanent(httpText(codes.Unknown, "HTTP Status Code 308")), details{class: Destination, address: true}},
+		{"address, typed 415", consumererror.NewOTLPHTTPError(errors.New("x"), 415), details{class: Destination, address: true}},
+		{"address, service", permanent(status.Error(codes.Unimplemented, "unknown service")), details{class: Destination, address: true}},
+		{"address, no gRPC", permanent(status.Error(codes.Unknown, `transport: received unexpected content-type "text/html"`)), details{class: Destination, address: true}},
+		{"us, 401", permanent(errors.New("flush failed (401): security_exception")), details{class: Destination}},
+		{"us, 407", permanent(httpText(codes.Unknown, "HTTP Status Code 407")), details{class: Destination}},
+		{"us, below NewLogs", consumererror.NewLogs(permanent(status.Error(codes.Unauthenticated, "who?")), plog.NewLogs()), details{class: Destination}},
+		{"us, an alert", errors.New(`Post "https://backend": remote error: tls: certificate required`), details{class: Destination}},
+		{"us and the address", errors.Join(consumererror.NewOTLPHTTPError(errors.New("x"), 404), consumererror.NewOTLPHTTPError(errors.New("x"), 401)), details{class: Destination}},
+
+		{"refused below NewMetrics", consumererror.NewMetrics(consumererror.NewOTLPHTTPError(errors.New("x"), 400), pmetric.NewMetrics()), details{class: Refused}},
+		{"permanent below NewLogs", consumererror.NewLogs(permanent(errors.New("x")), plog.NewLogs()), details{class: Permanent}},
+		{"permanent below a retryable wrapper", consumererror.NewRetryableError(permanent(errors.New("x"))), details{class: Retryable}},
+		{"retryable below a permanent wrapper", permanent(consumererror.NewRetryableError(errors.New("x"))), details{class: Permanent}},
+		{"permanent below a throttle", exporterhelper.NewThrottleRetry(permanent(errors.New("x")), time.Second), details{class: Throttled}},
+		{"join of an own type", own{permanent(errors.New("x")), errors.New("y")}, details{class: Retryable}},
+		{"two %w that both say something", fmt.Errorf("%w; %w", permanent(errors.New("x")), consumererror.NewRetryableError(errors.New("y"))), details{class: Retryable}},
+		{"kept beside refused", errors.Join(refusal("bad"), refusal("out of order sample")), details{class: Refused, kept: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, detailsOf(c.err)) })
+	}
+}
+
+// own is a join of another's making.
+type own []error
+
+func (o own) Error() string   { return errors.Join(o...).Error() }
+func (o own) Unwrap() []error { return o }
 
 func TestRetry(t *testing.T) {
 	for _, c := range Classes {
