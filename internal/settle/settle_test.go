@@ -228,7 +228,7 @@ func TestOfDetails(t *testing.T) {
 // own is a join of another's making.
 type own []error
 
-func (o own) Error() string   { return errors.Join(o...).Error() }
+func (o own) Error() string   { return fmt.Sprint([]error(o)) }
 func (o own) Unwrap() []error { return o }
 
 func TestRetry(t *testing.T) {
