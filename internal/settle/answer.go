@@ -6,6 +6,7 @@ package settle
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"net/http"
 	"time"
 
@@ -48,7 +49,7 @@ func answerOf(whole, node error) answer {
 		}
 		return a
 	}
-	if a.http = httpStatusIn(a.text, httpStatusText); a.http != 0 {
+	if a.http = httpStatusIn(a.text); a.http != 0 {
 		return a
 	}
 	if s, ok := node.(grpcStatuser); ok { //nolint:errorlint // the node alone
@@ -80,7 +81,7 @@ func (a answer) verdict(err error, c claim) Verdict {
 		v.Class = Destination
 	case says(a.text, noRedirect):
 		v.Class, v.Address = Destination, true
-	case !c.final, a.cut():
+	case !c.final, a.cut(), a.http == 0 && a.grpc == nil && anywhere(err, isNetworkNode):
 		v.Class, v.Delay = Retryable, max(c.delay, a.retryDelay())
 	case a.refusesUs():
 		v.Class = Destination
@@ -224,6 +225,16 @@ func (a answer) retryDelay() time.Duration {
 		}
 	}
 	return 0
+}
+
+// isNetworkNode says whether a node is a failure of a connection of ours, which
+// some exporters call permanent.
+func isNetworkNode(err error) bool {
+	switch err.(type) { //nolint:errorlint // the node alone
+	case *net.OpError, *net.DNSError:
+		return true
+	}
+	return false
 }
 
 // isTLS says whether the connection was not trusted.

@@ -25,10 +25,12 @@ func excerpt(text string) string {
 
 // httpStatusText is how exporters tell the HTTP status that they got: otlp_http
 // ("responded with HTTP Status Code 413"), the remote-write exporter ("remote
-// write returned HTTP status 413 Request Entity Too Large"), and grpc-go of a
-// proxy in between ("unexpected HTTP status code received from server: 413").
+// write returned HTTP status 413 Request Entity Too Large"), grpc-go of a proxy in
+// between ("unexpected HTTP status code received from server: 413"), elasticsearch
+// ("flush failed (413): ") and splunk_hec ("HTTP 413 \"Request Entity Too Large\"").
 var httpStatusText = regexp.MustCompile(
-	`(?:responded with HTTP Status Code |remote write returned HTTP status |unexpected HTTP status code received from server: )([1-5][0-9]{2})\b`)
+	`(?:responded with HTTP Status Code |remote write returned HTTP status |unexpected HTTP status code received from server: |\bflush failed \()([1-5][0-9]{2})\b` +
+		`|\bHTTP ([1-5][0-9]{2}) "`)
 
 // looseStatusText is how others may tell it. A backend's own words look like that
 // too, so it counts only where no other status is known.
@@ -36,23 +38,30 @@ var looseStatusText = regexp.MustCompile(`(?i)` +
 	`\bhttp(?:/[0-9.]+)?(?: response)?(?: error)?(?: status)?(?: code)?[ :=]+"?([3-5][0-9]{2})\b` + // HTTP 413 "…", http status: 413
 	`|\bstatus[ _-]?(?:code)?"?[ :=]+[("]?([3-5][0-9]{2})\b` + // status code 413, status=413, "statusCode":413
 	`|\b(?:failed|error|responded|response|returned|code|server)(?: with)?(?: code)?[ :=]*[( "]([3-5][0-9]{2})\b` + // flush failed (413), returned 413
-	`|\b(413)[ :,"'-]+(?:request entity|payload|content) too large`)
+	`|\b([345][0-9]{2})[ :,"'-]+(?:bad request|unauthorized|forbidden|not found|method not allowed|proxy authentication required|gone\b|` +
+	`(?:request entity|payload|content) too large|unsupported media type|misdirected request|unprocessable|not implemented|` +
+	`moved permanently|temporary redirect|permanent redirect|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)`)
 
 // counted is what a number counts that is no status.
 var counted = regexp.MustCompile(`^ ?(?i:bytes|items|records|logs?|spans|points|samples|metrics|events|entries|documents|messages|ms|seconds|times|%)`)
 
+// permanentPrefix is what a permanent error puts in front of its cause. "error: 404"
+// is none of the backend's words.
+const permanentPrefix = "Permanent error: "
+
 // httpStatusIn returns the HTTP status that a text tells in a known way, 0 if none.
-func httpStatusIn(text string, pattern *regexp.Regexp) int {
-	m := pattern.FindStringSubmatch(text)
+func httpStatusIn(text string) int {
+	m := httpStatusText.FindStringSubmatch(text)
 	if m == nil {
 		return 0
 	}
-	code, _ := strconv.Atoi(m[1])
+	code, _ := strconv.Atoi(m[1] + m[2]) // one of them is empty
 	return code
 }
 
 // looseStatusIn returns the first HTTP status that a text seems to tell, 0 if none.
 func looseStatusIn(text string) int {
+	text = strings.ReplaceAll(text, permanentPrefix, "")
 	for _, at := range looseStatusText.FindAllStringSubmatchIndex(text, -1) {
 		for g := 2; g < len(at); g += 2 {
 			if at[g] >= 0 && !counted.MatchString(text[at[g+1]:]) {
