@@ -137,7 +137,7 @@ func (a answer) tooLarge(final bool) (Verdict, bool) {
 	switch {
 	case a.http == http.StatusRequestEntityTooLarge:
 		v.Class, v.Ambiguous = TooLarge, false
-		return v, !a.loose || final || sure
+		return v, !a.loose || final || sure || says(a.text, gotStatus413)
 	case a.http == 0 || a.http == http.StatusBadRequest || a.http == http.StatusUnprocessableEntity || a.loose:
 	case a.http == http.StatusTooManyRequests || a.http == http.StatusInternalServerError:
 		// A gateway makes these of a gRPC status, and leaves its text.

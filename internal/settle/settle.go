@@ -7,6 +7,7 @@ package settle // import "github.com/pullbatch/batcherexporter/internal/settle"
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
@@ -112,15 +113,24 @@ func judge(err error, c claim) Verdict {
 var rank = map[Class]int{Unknown: 1, TooLarge: 2, Throttled: 3, Retryable: 4, Destination: 5, Refused: 6, Permanent: 7}
 
 // ofJoined returns what a join means: the class that loses the least, and the
-// longest delay.
-func ofJoined(parts []error, c claim) Verdict {
-	best := judge(parts[0], c)
-	for _, e := range parts[1:] {
-		v := judge(e, c)
-		if rank[v.Class] < rank[best.Class] {
-			best, v = v, best
+// longest delay. Where some parts tell what is left and one tells nothing, all of
+// it has to be sent again: a permanent wrapper around them cannot mean that one.
+func ofJoined(parts []error, c claim) (best Verdict) {
+	partial := slices.ContainsFunc(parts, func(e error) bool { return anywhere(e, isRemainder) })
+	for i, e := range parts {
+		own := c
+		if partial && c.outer == claimsFinal && silent(e) {
+			own = claim{}
 		}
-		best = best.beside(v)
+		v := judge(e, own)
+		switch {
+		case i == 0:
+			best = v
+		case rank[v.Class] < rank[best.Class]:
+			best = v.beside(best)
+		default:
+			best = best.beside(v)
+		}
 	}
 	return best
 }

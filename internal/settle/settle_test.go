@@ -219,6 +219,9 @@ func TestOfDetails(t *testing.T) {
 		{"permanent below a throttle", exporterhelper.NewThrottleRetry(permanent(errors.New("x")), time.Second), details{class: Throttled}},
 		{"join of an own type", own{permanent(errors.New("x")), errors.New("y")}, details{class: Retryable}},
 		{"two %w that both say something", fmt.Errorf("%w; %w", permanent(errors.New("x")), consumererror.NewRetryableError(errors.New("y"))), details{class: Retryable}},
+		{"permanent around a part of unknown extent", permanent(errors.Join(errors.New("x"), left(errors.New("y"), 1))), details{class: Retryable}},
+		{"permanent around parts that tell all", permanent(errors.Join(left(errors.New("x"), 1), left(errors.New("y"), 1))), details{class: Permanent}},
+		{"the exporter's own words for a 413", errors.New("unexpected status code: 413"), details{class: TooLarge}},
 		{"kept beside refused", errors.Join(refusal("bad"), refusal("out of order sample")), details{class: Refused, kept: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, detailsOf(c.err)) })

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
@@ -107,6 +108,15 @@ func isRemainder(err error) bool {
 		return true
 	}
 	return false
+}
+
+// silent says whether a leaf tells nothing of what is left.
+func silent(err error) bool {
+	if isRemainder(err) {
+		return false
+	}
+	below := unwrapped(err)
+	return len(below) == 0 || slices.ContainsFunc(below, silent)
 }
 
 // ended says whether the attempt ended before there was an answer: by a deadline

@@ -14,6 +14,7 @@ type meaning string
 const (
 	requestTooLarge meaning = "the request is too large"         // words that nothing else is told by
 	maybeTooLarge   meaning = "the request or a part of it is"   // too large; evidence has to tell
+	gotStatus413    meaning = "the exporter got a 413"           // nobody else did
 	oneItem         meaning = "one item is too large"            // or a part of it: not the request
 	keptRest        meaning = "the rest of the request was kept" // sending it again makes duplicates
 	undecoded       meaning = "nothing of it was decoded"        // or encoded: nothing of it was kept
@@ -220,6 +221,12 @@ var vocabulary = []words{
 	row(requestTooLarge, "MQTT 5, reason code 149",
 		`\bpacket too large\b`,
 		"Packet too large"),
+
+	row(gotStatus413, "exporters of many makes: their own words for the answer that they got",
+		`\b(?:status|response) ?code"?[ :=]+413\b|\bstatus"?[:=]+ ?413\b|\((?:status:? )?413\)`,
+		"unexpected status code 413",
+		"StatusCode=413",
+		"status: 413"),
 
 	// Words that may be about the request, or about something in it.
 	row(maybeTooLarge, "any",
