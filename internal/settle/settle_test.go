@@ -9,8 +9,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,4 +283,32 @@ func TestSizeIn(t *testing.T) {
 	f("decoded message length too large: found 5242880 bytes, the limit is: 4194304 bytes", 5242880, 4194304)
 	f("request size 5,242,880 is larger than the limit of 1 MiB", 5242880, 1<<20)
 	f("payload of 5242880 bytes exceeds the maximum of 1000 kB", 5242880, 1000000)
+}
+
+func TestExcerptOfALongText(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	assert.Equal(t, TooLarge, Of(consumererror.NewPermanent(errors.New("HTTP status 413: "+long)), false).Class)
+	assert.Equal(t, TooLarge, Of(errors.New(long+" received message larger than max (9 vs. 4)"), false).Class)
+	assert.Less(t, len(excerpt(long)), 6000)
+}
+
+// What a connection failed with is not the data's fault, also if it is called so.
+func TestOfNetwork(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	assert.Equal(t, Retryable, Of(consumererror.NewPermanent(fmt.Errorf("post: %w", refused)), false).Class)
+	assert.Equal(t, Destination, Of(consumererror.NewPermanent(&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}), false).Class)
+}
+
+func TestNotPermanent(t *testing.T) {
+	for name, err := range map[string]error{
+		"plain":     context.Canceled,
+		"permanent": consumererror.NewPermanent(context.Canceled),
+		"typed":     consumererror.NewOTLPHTTPError(context.Canceled, 400),
+	} {
+		assert.Equal(t, name != "plain", IsPermanent(err), name)
+		hidden := NotPermanent(err)
+		assert.False(t, IsPermanent(hidden), name)
+		assert.ErrorIs(t, hidden, context.Canceled, name)
+		assert.Equal(t, err.Error(), hidden.Error(), name)
+	}
 }
