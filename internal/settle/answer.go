@@ -56,7 +56,9 @@ func answerOf(whole, node error) answer {
 		a.grpc = s.GRPCStatus()
 		return a
 	}
-	a.http, a.loose = looseStatusIn(a.text), true
+	if a.grpc = grpcStatusIn(a.text); a.grpc == nil {
+		a.http, a.loose = looseStatusIn(a.text), true
+	}
 	return a
 }
 
@@ -134,28 +136,31 @@ func (a answer) ended() bool {
 func (a answer) tooLarge(final bool) (Verdict, bool) {
 	v, found := sizeIn(a.text)
 	sure := found && !v.Ambiguous
-	switch {
-	case a.http == http.StatusRequestEntityTooLarge:
+	switch a.http {
+	case http.StatusRequestEntityTooLarge:
 		v.Class, v.Ambiguous = TooLarge, false
 		return v, !a.loose || final || sure || says(a.text, gotStatus413)
-	case a.http == 0 || a.http == http.StatusBadRequest || a.http == http.StatusUnprocessableEntity || a.loose:
-	case a.http == http.StatusTooManyRequests || a.http == http.StatusInternalServerError:
+	case 0, http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return v, a.codeAllows(v, sure, found && final)
+	case http.StatusTooManyRequests, http.StatusInternalServerError:
 		// A gateway makes these of a gRPC status, and leaves its text.
 		return v, sure && v.Limit > 0
-	default:
-		return v, false
 	}
+	return v, a.loose && a.codeAllows(v, sure, found && final)
+}
+
+// codeAllows says whether a gRPC code, or none, goes with a size that a text tells:
+// for sure, or maybe and the exporter will not try again.
+func (a answer) codeAllows(v Verdict, sure, maybe bool) bool {
 	switch a.code() {
-	case codes.OK:
-		return v, found && (final || sure)
-	case codes.ResourceExhausted, codes.OutOfRange, codes.InvalidArgument:
-		return v, sure || found && final
+	case codes.OK, codes.ResourceExhausted, codes.OutOfRange, codes.InvalidArgument:
+		return sure || maybe
 	case codes.Unknown, codes.FailedPrecondition:
-		return v, sure
+		return sure
 	case codes.Internal:
-		return v, sure && v.Limit > 0
+		return sure && v.Limit > 0
 	}
-	return v, false
+	return false
 }
 
 // distrusted says whether the connection was not trusted, where the error is a text

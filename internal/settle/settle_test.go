@@ -177,6 +177,8 @@ func TestOfDetails(t *testing.T) {
 		{"splunk", permanent(errors.New(`HTTP 413 "Request Entity Too Large"`)), details{class: TooLarge}},
 		{"splunk, plain", errors.New(`HTTP 413 "Request Entity Too Large"`), details{class: TooLarge}},
 		{"elasticsearch", errors.New("flush failed (413): request entity too large"), details{class: TooLarge}},
+		{"a count of items is no limit", permanent(status.Error(codes.InvalidArgument, "batch size 9000 exceeds the maximum of 8192 spans")), details{class: TooLarge, ambiguous: true}},
+		{"a status that is left in a text", permanent(errors.New("export: rpc error: code = Unauthenticated desc = no token")), details{class: Destination}},
 		{"number only", permanent(errors.New("server responded with 413")), details{class: TooLarge}},
 		{"number that counts something", permanent(errors.New("server returned 413 records")), details{class: Permanent}},
 		{"413 below a retryable wrapper", consumererror.NewRetryableError(consumererror.NewOTLPHTTPError(errors.New("x"), 413)), details{class: TooLarge}},

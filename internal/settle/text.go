@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Of a text at most so much is read, from the front and from the end: a backend
@@ -73,6 +76,23 @@ func looseStatusIn(text string) int {
 	return 0
 }
 
+// grpcStatusText is what the error of a gRPC status leaves of it in a text.
+var grpcStatusText = regexp.MustCompile(`rpc error: code = (\w+) desc = `)
+
+// grpcStatusIn returns the gRPC status that a text tells, nil if none.
+func grpcStatusIn(text string) *status.Status {
+	m := grpcStatusText.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	for c := codes.Canceled; c <= codes.Unauthenticated; c++ {
+		if c.String() == m[1] {
+			return status.New(c, text)
+		}
+	}
+	return nil
+}
+
 // says whether a text has words of a meaning.
 func says(text string, m meaning) bool {
 	for _, w := range wordsOf[m] {
@@ -98,30 +118,54 @@ func sizeIn(text string) (Verdict, bool) {
 // sizeBy goes on until a row has found a limit: several know the same text.
 func sizeBy(m meaning, text string) (v Verdict, found bool) {
 	for _, w := range wordsOf[m] {
-		if at := w.pattern.FindStringSubmatch(text); at != nil && v.Limit == 0 {
+		if at := w.pattern.FindStringSubmatchIndex(text); at != nil && v.Limit == 0 {
 			found, v.Class = true, TooLarge
-			v.Found, v.Limit = w.numbers(at)
+			v.Found, v.Limit = w.numbers(text, at)
 		}
 	}
 	return v, found
 }
 
+// countsItems is what follows a number that is none of bytes.
+var countsItems = regexp.MustCompile(`^ ?(?:\w+ )?(?i:items|records|logs?|spans|(?:data )?points|samples|metrics|events|entries|documents|series|messages|rows|lines)\b`)
+
 // numbers returns the size and the limit, in bytes, of a match; 0 if it has none.
-// A size below its limit was no reason to refuse: neither is believed.
-func (w words) numbers(match []string) (found, limit int) {
-	for i, name := range w.pattern.SubexpNames() {
-		switch name {
-		case "found":
-			found = max(found, inBytes(match[i], ""))
-		case "limit": // its unit follows
-			limit = max(limit, inBytes(match[i], match[i+1]))
+// A size below its limit was no reason to refuse: neither is believed. Neither are
+// those of a batch without a unit: they count items more often than bytes.
+func (w words) numbers(text string, at []int) (found, limit int) {
+	group := func(i int) string {
+		if at[2*i] < 0 {
+			return ""
 		}
+		return text[at[2*i]:at[2*i+1]]
+	}
+	for i, name := range w.pattern.SubexpNames() {
+		number := group(i)
+		if name == "" || number == "" {
+			continue
+		}
+		if countsItems.MatchString(text[at[2*i+1]:]) {
+			return 0, 0
+		}
+		if name == "found" {
+			found = inBytes(number, "")
+		} else { // the limit, whose unit follows
+			limit = inBytes(number, group(i+1))
+		}
+	}
+	if match := text[at[0]:at[1]]; w.meaning == maybeTooLarge && batchWord.MatchString(match) && !bytesWord.MatchString(match) {
+		return 0, 0
 	}
 	if found > 0 && found <= limit {
 		return 0, 0
 	}
 	return found, limit
 }
+
+var (
+	batchWord = regexp.MustCompile(`(?i)\bbatch`)
+	bytesWord = regexp.MustCompile(`(?i)bytes|\b[kmg]i?b\b|\d[kmg]i?b\b`)
+)
 
 // inBytes returns a number of a text, 0 if it is none or more than an int holds.
 func inBytes(number, unit string) int {
