@@ -128,7 +128,7 @@ func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) erro
 // startWrapped makes and starts the wrapped exporter. One that does not start is
 // returned with the error, to be stopped.
 func (e *signalExporter[T]) startWrapped(ctx context.Context, host component.Host, w *wrapped) (wrappedExporter, func(context.Context, T) error, error) {
-	made, push, err := e.signal.create(ctx, w.factory, w.settings(e.set), w.config)
+	made, push, err := e.signal.create(ctx, w.factory, w.settings(e.set, e.rejected), w.config)
 	switch {
 	case errors.Is(err, pipeline.ErrSignalNotSupported):
 		return nil, nil, fmt.Errorf("`exporter::%s`: an exporter of type %q does not support %s: %w", w.id, w.id.Type(), e.signal.name, err)
@@ -162,7 +162,6 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 		},
 		tracer:    metadata.Tracer(e.set.TelemetrySettings),
 		logger:    e.set.Logger,
-		health:    &health{report: statusReporter(host)},
 		ceiling:   &ceiling{},
 		isolation: newIsolation(cfg.Refusals, in.resolved.wrapped.id.Type().String()),
 		oversized: &occasional{interval: logInterval},
@@ -181,6 +180,10 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 		return err
 	}
 	s.telemetry = t
+	s.report = newReport(reportSettings{
+		logger: e.set.Logger, source: e.set.ID.String() + ", " + e.signal.name.String(),
+		status: statusReporter(host), stats: s.stats, patience: max(cfg.Retry.MaxInterval, cfg.Retry.InitialInterval),
+	})
 	e.logLimits(set)
 	in.join(q)
 	e.running.Store(&running[T]{instance: in, wrapped: wrapped, queue: q, sender: s, telemetry: t})
@@ -257,11 +260,21 @@ func (e *signalExporter[T]) consume(ctx context.Context, data T) error {
 	s, err := p.queue.offer(ctx, data)
 	switch {
 	case err != nil:
-		p.telemetry.enqueueFailed(e.signal.payload.Items(data))
+		items := e.signal.payload.Items(data)
+		p.telemetry.enqueueFailed(items)
+		p.sender.report.refused(items, err)
 	case s != nil:
 		err = p.queue.await(ctx, s)
 	}
 	return err
+}
+
+// rejected accounts for items that the backend rejected in a request that it took.
+func (e *signalExporter[T]) rejected(items int, text string) {
+	if p := e.running.Load(); p != nil {
+		p.telemetry.rejected(items)
+		p.sender.report.rejected(items, text)
+	}
 }
 
 // Flush sends what is queued or in flight now and returns when that is settled,
@@ -311,6 +324,7 @@ func (e *signalExporter[T]) stop(ctx context.Context, p *running[T]) error {
 		stuck = nil // it let go of them when it was stopped
 	}
 	spent()
+	p.sender.report.close()
 	p.telemetry.close()
 	return errors.Join(err, stuck, stopped)
 }
@@ -333,12 +347,15 @@ func (e *signalExporter[T]) reportLeft(p *running[T], items int64) error {
 	if items == 0 {
 		return nil
 	}
-	err := fmt.Errorf("%d items of %s were not delivered before the stop and are dropped: raise `drain_timeout` to send more: %w",
-		items, e.signal.name, errStopping)
+	were := "were"
+	if items == 1 {
+		were = "was"
+	}
+	err := fmt.Errorf("%s of %s %s not delivered before the stop and dropped: raise `drain_timeout` to send more: %w",
+		itemsOf(items), e.signal.name, were, errStopping)
 	p.telemetry.sendFailed(int(items), err)
 	p.telemetry.dropped(dropShutdown, int(items))
-	e.set.Logger.Error("Dropping data that was not delivered before the stop.",
-		zap.String("reason", string(dropShutdown)), zap.Int64("dropped_items", items), zap.Stringer("data_type", e.signal.name))
+	p.sender.report.dropped(dropShutdown, int(items), err)
 	return err
 }
 

@@ -161,7 +161,6 @@ func fakeSender(set queueSettings, retry configretry.BackOffConfig, p *pushes) *
 		set:       senderSettings[*load]{push: p.push, retry: retry},
 		tracer:    noop.NewTracerProvider().Tracer(""),
 		logger:    zap.NewNop(),
-		health:    &health{report: func(error) {}},
 		ceiling:   &ceiling{},
 		isolation: &isolation{},
 		oversized: &occasional{interval: logInterval},
@@ -173,6 +172,7 @@ func fakeSender(set queueSettings, retry configretry.BackOffConfig, p *pushes) *
 		panic(err)
 	}
 	s.telemetry = t
+	s.report = newReport(reportSettings{logger: s.logger, status: func(error) {}, stats: s.stats, patience: max(retry.MaxInterval, logInterval)})
 	return s
 }
 

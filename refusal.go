@@ -6,8 +6,6 @@ package batcherexporter
 import (
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.uber.org/zap"
@@ -158,45 +156,5 @@ func (s *sender[T]) refusesOversized(b *batch[T], p *part[T]) bool {
 		return false
 	}
 	b.work.lose(p, dropTooLarge, permanent(fmt.Errorf("%w: %d bytes, the limit is %d", errTooLarge, size, limit)))
-	return true
-}
-
-// destinationRefuses reports that the backend refuses us and not the data.
-func (s *sender[T]) destinationRefuses(err error) {
-	if s.health.change(true, err) {
-		s.logger.Error("The destination refuses the exporter, not the data. It is kept, and one batch at a time asks again.",
-			zap.Error(err))
-	}
-}
-
-func (s *sender[T]) destinationAccepts() {
-	if s.health.change(false, nil) {
-		s.logger.Info("The destination accepts data again.")
-	}
-}
-
-// health tells the collector whether the destination refuses the exporter.
-type health struct {
-	// Fixed after construction.
-	report func(error) // nil: it accepts
-
-	refused atomic.Bool // written under mu; atomic, since every success asks
-	mu      sync.Mutex
-}
-
-// change reports a change and says whether it is one. It may be called
-// concurrently; the report is made under the lock, or two of them could come in
-// the wrong order.
-func (h *health) change(refused bool, err error) bool {
-	if h.refused.Load() == refused {
-		return false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.refused.Load() == refused {
-		return false
-	}
-	h.refused.Store(refused)
-	h.report(err)
 	return true
 }

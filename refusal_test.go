@@ -203,7 +203,7 @@ func TestDestinationIsProbedWithOneBatch(t *testing.T) {
 		set.slots, set.waitForResult = 4, false
 		s := fakeSender(set, steadyRetry, p)
 		var told []error
-		s.health.report = func(err error) { told = append(told, err) }
+		s.report.status = func(err error) { told = append(told, err) }
 		defer s.stop()
 		for i := range 20 {
 			offer(t, s, 10*i, 10)
@@ -461,7 +461,7 @@ func TestHealthRecovers(t *testing.T) {
 		}}
 		s := fakeSender(wholeBatches(10), configretry.BackOffConfig{}, p)
 		var told []error
-		s.health.report = func(err error) { told = append(told, err) }
+		s.report.status = func(err error) { told = append(told, err) }
 		defer s.stop()
 		oneByOne(t, s, p, 2, 10)
 		synctest.Wait()

@@ -51,7 +51,7 @@ type sender[T any] struct {
 	telemetry *telemetry
 	tracer    trace.Tracer
 	logger    *zap.Logger
-	health    *health
+	report    *report
 	ceiling   *ceiling
 	isolation *isolation
 	oversized *occasional // log lines about oversized items
@@ -171,7 +171,11 @@ func (s *sender[T]) reportLeaving(b *batch[T]) {
 		return
 	}
 	b.retries.left = true
-	s.telemetry.batchLeft(b.trigger, b.items, b.retries.bytes)
+	why := b.trigger
+	if s.set.direct {
+		why = triggerDirect
+	}
+	s.telemetry.batchLeft(why, b.items, b.retries.bytes)
 	s.telemetry.waited(time.Duration(s.q.now() - b.oldest))
 }
 
@@ -226,6 +230,7 @@ func (s *sender[T]) attempt(b *batch[T], p *part[T]) (err error, cancelled bool)
 // passed accounts for a part that the wrapped exporter took.
 func (s *sender[T]) passed(b *batch[T], p *part[T]) {
 	b.work.sent.Add(int64(p.items))
+	s.report.passed()
 	if p.search != nil {
 		p.search.saved = true
 		b.work.calls++
@@ -246,7 +251,10 @@ func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (
 	case settle.Unknown:
 		err = settle.NotPermanent(err)
 	case settle.Destination:
-		s.destinationRefuses(err)
+		s.report.refuses(err)
+	}
+	if v.Retry() && s.q.life.Err() == nil && s.pointless(b) == nil {
+		s.report.failed(err)
 	}
 	switch {
 	case v.Class == settle.TooLarge:
@@ -335,9 +343,8 @@ func (s *sender[T]) callerDeadline(b *batch[T]) (time.Time, bool) {
 
 // wait lets b wait for its next attempt.
 func (s *sender[T]) wait(b *batch[T], d delay, err error) {
-	s.logger.Info("Exporting failed. Will retry the batch after interval.",
-		zap.Error(err), zap.Duration("interval", d.wait), zap.Int("items", b.items-int(b.work.sent.Load())))
-	b.retries.span.AddEvent("Exporting failed. Will retry the batch after interval.",
+	s.report.waits(err, d.wait, b.items-int(b.work.sent.Load()))
+	b.retries.span.AddEvent(retryMessage,
 		trace.WithAttributes(attribute.String("interval", d.wait.String()), attribute.String("error", err.Error())))
 	if !s.q.delay(b, d) {
 		s.close(b)
@@ -358,14 +365,12 @@ func (s *sender[T]) finish(b *batch[T]) {
 		return
 	}
 	if o.sent > 0 {
-		s.destinationAccepts()
 		s.telemetry.sent(o.sent)
 	}
 	for reason, l := range o.byReason() {
 		s.telemetry.sendFailed(l.items, l.err)
 		s.telemetry.dropped(reason, l.items)
-		s.logger.Error("Dropping data that was accepted.", zap.Error(l.err),
-			zap.String("reason", string(reason)), zap.Int("dropped_items", l.items))
+		s.report.dropped(reason, l.items, l.err)
 	}
 }
 

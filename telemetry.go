@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -33,6 +35,7 @@ const (
 	triggerPressure                // the queue was nearly full and a slot idle
 	triggerFlush                   // a flush covered its head
 	triggerShutdown                // the exporter stops
+	triggerDirect                  // there is no queue: each request is a batch
 )
 
 var triggerNames = [...]string{
@@ -41,6 +44,7 @@ var triggerNames = [...]string{
 	triggerPressure: "pressure",
 	triggerFlush:    "flush",
 	triggerShutdown: "shutdown",
+	triggerDirect:   "request",
 }
 
 func (t trigger) String() string {
@@ -56,9 +60,28 @@ type dropReason string
 const (
 	dropTooLarge         dropReason = "too_large"
 	dropRefused          dropReason = "refused"
+	dropDestination      dropReason = "destination"
 	dropRetriesExhausted dropReason = "retries_exhausted"
+	dropCallersGone      dropReason = "callers_gone"
 	dropShutdown         dropReason = "shutdown"
+	dropExpired          dropReason = "expired"
+	dropEvicted          dropReason = "evicted"
 	dropPermanent        dropReason = "permanent"
+)
+
+// dropReasons are all reasons, in the order of what may happen first.
+var dropReasons = [...]dropReason{
+	dropPermanent, dropRefused, // the first batch may be lost for these
+	dropTooLarge, dropRetriesExhausted, dropDestination, dropShutdown,
+	dropCallersGone, dropExpired, dropEvicted, // each needs a setting of its own
+}
+
+const (
+	// reasonsAtStart is how many of dropReasons are counted from 0 at the start.
+	// A collector may have many batchers that never get any data.
+	reasonsAtStart = 2
+	// reasonsInUse is that for the first batch.
+	reasonsInUse = 6
 )
 
 // splitCause is why a batch was cut after it had been formed.
@@ -78,6 +101,14 @@ type queueStats struct {
 	Partitions     int64
 	BackoffBatches int64
 	SizeCeiling    int64 // bytes
+}
+
+func reasonNames() []string {
+	names := make([]string, 0, len(dropReasons))
+	for _, r := range dropReasons {
+		names = append(names, string(r))
+	}
+	return names
 }
 
 func classNames() []string {
@@ -105,12 +136,16 @@ type telemetry struct {
 	ofExporter    []attribute.KeyValue
 	addItems      []metric.AddOption
 	recordSize    []metric.RecordOption
-	addInFlight   []metric.AddOption
+	addSignal     []metric.AddOption
 	recordWaited  []metric.RecordOption
 	addBatch      perValue
 	addDropped    perValue
 	addFailedCall perValue
 	addSplit      perValue
+
+	// Atomic, since collections may be concurrent: what has ever had something to
+	// tell, below the detailed level.
+	shown struct{ accepted, partitions, backoffs, ceiling, oldest, batches atomic.Bool }
 }
 
 // newTelemetry makes the instruments for one signal and begins to report what
@@ -135,24 +170,45 @@ func newTelemetry(set exporter.Settings, signal pipeline.Signal, observe func() 
 	exporterAndSignal := metric.WithAttributeSet(attribute.NewSet(ofSignal...))
 
 	t := &telemetry{
-		builder:      builder,
-		counters:     counters,
-		level:        lvl,
-		ofExporter:   ofExporter,
-		addItems:     []metric.AddOption{exporterOnly},
-		recordSize:   []metric.RecordOption{exporterOnly},
-		addInFlight:  []metric.AddOption{exporterAndSignal},
-		recordWaited: []metric.RecordOption{exporterAndSignal},
-		addBatch:     newPerValue(ofSignal, "trigger", triggerNames[:]...),
-		addDropped: newPerValue(ofSignal, "reason",
-			string(dropTooLarge), string(dropRefused), string(dropRetriesExhausted), string(dropShutdown), string(dropPermanent)),
+		builder:       builder,
+		counters:      counters,
+		level:         lvl,
+		ofExporter:    ofExporter,
+		addItems:      []metric.AddOption{exporterOnly},
+		recordSize:    []metric.RecordOption{exporterOnly},
+		addSignal:     []metric.AddOption{exporterAndSignal},
+		recordWaited:  []metric.RecordOption{exporterAndSignal},
+		addBatch:      newPerValue(ofSignal, "trigger", triggerNames[:]...),
+		addDropped:    newPerValue(ofSignal, "reason", reasonNames()...),
 		addFailedCall: newPerValue(ofSignal, "class", classNames()...),
 		addSplit:      newPerValue(ofSignal, "cause", string(splitTooLarge), string(splitRefused)),
 	}
 	if t.gauges, err = t.watch(metadata.Meter(set.TelemetrySettings), observe, exporterAndSignal); err != nil {
 		return nil, err
 	}
+	t.beginAtZero()
 	return t, nil
+}
+
+// beginAtZero lets the counters of loss exist before the first loss: what begins
+// with it is no increase, to an alert.
+func (t *telemetry) beginAtZero() {
+	ctx := context.Background()
+	t.counters.sendFailed.Add(ctx, 0, t.addItems...)
+	t.counters.enqueueFailed.Add(ctx, 0, t.addItems...)
+	if !t.level.detailed {
+		t.dropNothing(dropReasons[:reasonsAtStart])
+		return
+	}
+	t.dropNothing(dropReasons[:])
+	t.rejected(0)
+	t.resent(0)
+}
+
+func (t *telemetry) dropNothing(reasons []dropReason) {
+	for _, r := range reasons {
+		t.dropped(r, 0)
+	}
 }
 
 // watch reports what observe returns with every collection. The builder has a
@@ -162,18 +218,39 @@ func (t *telemetry) watch(meter metric.Meter, observe func() queueStats, attrs m
 	b, opts := t.builder, []metric.ObserveOption{attrs}
 	return meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		s := observe()
-		o.ObserveInt64(b.ExporterQueueSize, s.Size, opts...)
-		o.ObserveInt64(b.ExporterQueueCapacity, s.Capacity, opts...)
-		o.ObserveInt64(b.ExporterBatcherAcceptedItems, s.Accepted, opts...)
-		o.ObserveInt64(b.ExporterBatcherPartitions, s.Partitions, opts...)
-		o.ObserveInt64(b.ExporterBatcherBackoffBatches, s.BackoffBatches, opts...)
-		o.ObserveInt64(b.ExporterBatcherSizeCeiling, s.SizeCeiling, opts...)
-		o.ObserveFloat64(b.ExporterBatcherOldestAge, s.OldestAge.Seconds(), opts...)
+		if s.Capacity < math.MaxInt64 { // there is a queue
+			o.ObserveInt64(b.ExporterQueueSize, s.Size, opts...)
+			o.ObserveInt64(b.ExporterQueueCapacity, s.Capacity, opts...)
+		}
+		if t.shows(&t.shown.accepted, s.Accepted > 0) {
+			o.ObserveInt64(b.ExporterBatcherAcceptedItems, s.Accepted, opts...)
+		}
+		if t.shows(&t.shown.partitions, s.Partitions > 1) {
+			o.ObserveInt64(b.ExporterBatcherPartitions, s.Partitions, opts...)
+		}
+		if t.shows(&t.shown.backoffs, s.BackoffBatches > 0) {
+			o.ObserveInt64(b.ExporterBatcherBackoffBatches, s.BackoffBatches, opts...)
+		}
+		if t.shows(&t.shown.ceiling, s.SizeCeiling > 0) {
+			o.ObserveInt64(b.ExporterBatcherSizeCeiling, s.SizeCeiling, opts...)
+		}
+		if t.shows(&t.shown.oldest, s.OldestAge > 0) {
+			o.ObserveFloat64(b.ExporterBatcherOldestAge, s.OldestAge.Seconds(), opts...)
+		}
 		return nil
 	},
 		b.ExporterQueueSize, b.ExporterQueueCapacity, b.ExporterBatcherAcceptedItems,
 		b.ExporterBatcherPartitions, b.ExporterBatcherBackoffBatches, b.ExporterBatcherSizeCeiling,
 		b.ExporterBatcherOldestAge)
+}
+
+// shows says whether a gauge has a series: at the detailed level always, below it
+// from the first time on that it has something to tell.
+func (t *telemetry) shows(shown *atomic.Bool, tells bool) bool {
+	if tells {
+		shown.Store(true)
+	}
+	return t.level.detailed || shown.Load()
 }
 
 // close ends the reports of the queue, so that a stopped instance leaves no
@@ -193,6 +270,9 @@ func (t *telemetry) measuresBytes() bool {
 // bytes is not known.
 func (t *telemetry) batchLeft(why trigger, items, bytes int) {
 	ctx := context.Background()
+	if !t.level.detailed && !t.shown.batches.Load() && t.shown.batches.CompareAndSwap(false, true) {
+		t.dropNothing(dropReasons[reasonsAtStart:reasonsInUse])
+	}
 	t.builder.ExporterBatcherBatches.Add(ctx, 1, t.addBatch.with(why.String())...)
 	if t.level.size {
 		t.builder.ExporterQueueBatchSendSize.Record(ctx, int64(items), t.recordSize...)
@@ -202,19 +282,23 @@ func (t *telemetry) batchLeft(why trigger, items, bytes int) {
 	}
 }
 
-// waited records how long the oldest request of a batch had been in the queue.
+// waited records how long the oldest request of a batch had been in the queue, at
+// the detailed level: a histogram is more series than all others together.
 func (t *telemetry) waited(d time.Duration) {
+	if !t.level.detailed {
+		return
+	}
 	t.builder.ExporterBatcherTimeInQueue.Record(context.Background(), d.Seconds(), t.recordWaited...)
 }
 
 // sendStarted and sendEnded enclose the way of a batch from its first attempt to
 // its outcome, the backoffs in between included.
 func (t *telemetry) sendStarted() {
-	t.builder.ExporterInFlightRequests.Add(context.Background(), 1, t.addInFlight...)
+	t.builder.ExporterInFlightRequests.Add(context.Background(), 1, t.addSignal...)
 }
 
 func (t *telemetry) sendEnded() {
-	t.builder.ExporterInFlightRequests.Add(context.Background(), -1, t.addInFlight...)
+	t.builder.ExporterInFlightRequests.Add(context.Background(), -1, t.addSignal...)
 }
 
 // attemptFailed counts a failed call into the wrapped exporter.
@@ -251,6 +335,16 @@ func (t *telemetry) dropped(reason dropReason, items int) {
 	t.builder.ExporterBatcherDroppedItems.Add(context.Background(), int64(items), t.addDropped.with(string(reason))...)
 }
 
+// resent counts items that are sent again in smaller pieces after a refusal.
+func (t *telemetry) resent(items int) {
+	t.builder.ExporterBatcherResentItems.Add(context.Background(), int64(items), t.addSignal...)
+}
+
+// rejected counts items that the backend rejected in a request that it took.
+func (t *telemetry) rejected(items int) {
+	t.builder.ExporterBatcherRejectedItems.Add(context.Background(), int64(items), t.addSignal...)
+}
+
 // itemCounters are the metrics that have a name of their own for each signal.
 type itemCounters struct {
 	sent, sendFailed, enqueueFailed metric.Int64Counter
@@ -274,7 +368,7 @@ func countersOf(b *metadata.TelemetryBuilder, signal pipeline.Signal) (itemCount
 // level is what the collector's telemetry level leaves of the shared metrics;
 // their descriptions promise some of it for the detailed level only.
 type level struct {
-	size, sizeBytes, errorAttributes bool
+	detailed, size, sizeBytes, errorAttributes bool
 }
 
 // levelOf finds out the level. No setting tells it to a component: the collector
@@ -291,6 +385,7 @@ func levelOf(set component.TelemetrySettings, ours *metadata.TelemetryBuilder) (
 	ctx := context.Background()
 	detailed := theirs.ExporterQueueBatchSendSize.Enabled(ctx)
 	return level{
+		detailed:  detailed,
 		size:      detailed && ours.ExporterQueueBatchSendSize.Enabled(ctx),
 		sizeBytes: theirs.ExporterQueueBatchSendSizeBytes.Enabled(ctx) && ours.ExporterQueueBatchSendSizeBytes.Enabled(ctx),
 		// Whether a view strips these attributes cannot be asked. The default

@@ -51,7 +51,7 @@ func helperSettings(t *testing.T, level zapcore.Level) (exporter.Settings, *comp
 	set.ID = component.MustNewIDWithName("batcher", "backend")
 	set.TelemetrySettings = tel.NewTelemetrySettings()
 	set.Logger = zap.New(core)
-	return (&wrapped{id: component.MustNewID("sink")}).settings(set), tel, logs
+	return (&wrapped{id: component.MustNewID("sink")}).settings(set, func(int, string) {}), tel, logs
 }
 
 // An exporter made of exporterhelper counts nothing of its own, and does not log

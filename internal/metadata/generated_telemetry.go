@@ -35,6 +35,8 @@ type TelemetryBuilder struct {
 	ExporterBatcherFailedAttempts       metric.Int64Counter
 	ExporterBatcherOldestAge            metric.Float64ObservableGauge
 	ExporterBatcherPartitions           metric.Int64ObservableGauge
+	ExporterBatcherRejectedItems        metric.Int64Counter
+	ExporterBatcherResentItems          metric.Int64Counter
 	ExporterBatcherSizeCeiling          metric.Int64ObservableGauge
 	ExporterBatcherSplits               metric.Int64Counter
 	ExporterBatcherTimeInQueue          metric.Float64Histogram
@@ -213,13 +215,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ExporterBatcherAcceptedItems, err = builder.meter.Int64ObservableCounter(
 		"otelcol_exporter_batcher_accepted_items",
-		metric.WithDescription("Number of items accepted into the queue. [Alpha]"),
+		metric.WithDescription("Number of items accepted into the queue. Below detailed telemetry level from the first one on. [Alpha]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterBatcherBackoffBatches, err = builder.meter.Int64ObservableGauge(
 		"otelcol_exporter_batcher_backoff_batches",
-		metric.WithDescription("Number of batches that wait out the backoff between two attempts. [Alpha]"),
+		metric.WithDescription("Number of batches that wait out the backoff between two attempts. Below detailed telemetry level from the first one on. [Alpha]"),
 		metric.WithUnit("{batch}"),
 	)
 	errs = errors.Join(errs, err)
@@ -231,7 +233,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterBatcherDroppedItems, err = builder.meter.Int64Counter(
 		"otelcol_exporter_batcher_dropped_items",
-		metric.WithDescription("Number of accepted items that were given up, by reason. [Alpha]"),
+		metric.WithDescription("Number of accepted items that were given up, by reason. Below detailed telemetry level the reasons other than permanent and refused, and those that need a setting of their own, exist from the first batch on. [Alpha]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
@@ -243,19 +245,31 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterBatcherOldestAge, err = builder.meter.Float64ObservableGauge(
 		"otelcol_exporter_batcher_oldest_age",
-		metric.WithDescription("Age of the oldest request that is queued or being sent, 0 if there is none. [Alpha]"),
+		metric.WithDescription("Age of the oldest request that is queued or being sent, 0 if there is none. Below detailed telemetry level from the first one on. [Alpha]"),
 		metric.WithUnit("s"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterBatcherPartitions, err = builder.meter.Int64ObservableGauge(
 		"otelcol_exporter_batcher_partitions",
-		metric.WithDescription("Number of partitions that hold or send something. [Alpha]"),
+		metric.WithDescription("Number of partitions that hold or send something. Below detailed telemetry level once there was more than one. [Alpha]"),
 		metric.WithUnit("{partition}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterBatcherRejectedItems, err = builder.meter.Int64Counter(
+		"otelcol_exporter_batcher_rejected_items",
+		metric.WithDescription("Number of items that the backend rejected in requests that it took (OTLP partial success). They count as sent too. Below detailed telemetry level from the first one on. [Alpha]"),
+		metric.WithUnit("{item}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterBatcherResentItems, err = builder.meter.Int64Counter(
+		"otelcol_exporter_batcher_resent_items",
+		metric.WithDescription("Number of items that were sent again in smaller pieces after a refusal, which is how many duplicates a backend may have that kept a part. Below detailed telemetry level from the first one on. [Alpha]"),
+		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterBatcherSizeCeiling, err = builder.meter.Int64ObservableGauge(
 		"otelcol_exporter_batcher_size_ceiling",
-		metric.WithDescription("The largest request in bytes that the backend takes, as learned from its refusals. 0 if it refused none. [Alpha]"),
+		metric.WithDescription("The largest request in bytes that the backend takes, as learned from its refusals. 0 if it refused none. Below detailed telemetry level from the first one on. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
@@ -267,7 +281,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterBatcherTimeInQueue, err = builder.meter.Float64Histogram(
 		"otelcol_exporter_batcher_time_in_queue",
-		metric.WithDescription("Time that the oldest request of a batch had waited when the batch left the queue. [Alpha]"),
+		metric.WithDescription("Time that the oldest request of a batch had waited when the batch left the queue. Only available on detailed level. [Alpha]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}...),
 	)

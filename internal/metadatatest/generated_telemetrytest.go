@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) exporter.Settings {
 func AssertEqualExporterBatcherAcceptedItems(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_batcher_accepted_items",
-		Description: "Number of items accepted into the queue. [Alpha]",
+		Description: "Number of items accepted into the queue. Below detailed telemetry level from the first one on. [Alpha]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualExporterBatcherAcceptedItems(t *testing.T, tt *componenttest.Tel
 func AssertEqualExporterBatcherBackoffBatches(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_batcher_backoff_batches",
-		Description: "Number of batches that wait out the backoff between two attempts. [Alpha]",
+		Description: "Number of batches that wait out the backoff between two attempts. Below detailed telemetry level from the first one on. [Alpha]",
 		Unit:        "{batch}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -70,7 +70,7 @@ func AssertEqualExporterBatcherBatches(t *testing.T, tt *componenttest.Telemetry
 func AssertEqualExporterBatcherDroppedItems(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_batcher_dropped_items",
-		Description: "Number of accepted items that were given up, by reason. [Alpha]",
+		Description: "Number of accepted items that were given up, by reason. Below detailed telemetry level the reasons other than permanent and refused, and those that need a setting of their own, exist from the first batch on. [Alpha]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -102,7 +102,7 @@ func AssertEqualExporterBatcherFailedAttempts(t *testing.T, tt *componenttest.Te
 func AssertEqualExporterBatcherOldestAge(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_batcher_oldest_age",
-		Description: "Age of the oldest request that is queued or being sent, 0 if there is none. [Alpha]",
+		Description: "Age of the oldest request that is queued or being sent, 0 if there is none. Below detailed telemetry level from the first one on. [Alpha]",
 		Unit:        "s",
 		Data: metricdata.Gauge[float64]{
 			DataPoints: dps,
@@ -116,7 +116,7 @@ func AssertEqualExporterBatcherOldestAge(t *testing.T, tt *componenttest.Telemet
 func AssertEqualExporterBatcherPartitions(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_batcher_partitions",
-		Description: "Number of partitions that hold or send something. [Alpha]",
+		Description: "Number of partitions that hold or send something. Below detailed telemetry level once there was more than one. [Alpha]",
 		Unit:        "{partition}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -127,10 +127,42 @@ func AssertEqualExporterBatcherPartitions(t *testing.T, tt *componenttest.Teleme
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
+func AssertEqualExporterBatcherRejectedItems(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_exporter_batcher_rejected_items",
+		Description: "Number of items that the backend rejected in requests that it took (OTLP partial success). They count as sent too. Below detailed telemetry level from the first one on. [Alpha]",
+		Unit:        "{item}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_exporter_batcher_rejected_items")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
+func AssertEqualExporterBatcherResentItems(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_exporter_batcher_resent_items",
+		Description: "Number of items that were sent again in smaller pieces after a refusal, which is how many duplicates a backend may have that kept a part. Below detailed telemetry level from the first one on. [Alpha]",
+		Unit:        "{item}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_exporter_batcher_resent_items")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualExporterBatcherSizeCeiling(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_batcher_size_ceiling",
-		Description: "The largest request in bytes that the backend takes, as learned from its refusals. 0 if it refused none. [Alpha]",
+		Description: "The largest request in bytes that the backend takes, as learned from its refusals. 0 if it refused none. Below detailed telemetry level from the first one on. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -160,7 +192,7 @@ func AssertEqualExporterBatcherSplits(t *testing.T, tt *componenttest.Telemetry,
 func AssertEqualExporterBatcherTimeInQueue(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.HistogramDataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_batcher_time_in_queue",
-		Description: "Time that the oldest request of a batch had waited when the batch left the queue. [Alpha]",
+		Description: "Time that the oldest request of a batch had waited when the batch left the queue. Only available on detailed level. [Alpha]",
 		Unit:        "s",
 		Data: metricdata.Histogram[float64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -52,6 +52,8 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterBatcherBatches.Add(context.Background(), 1)
 	tb.ExporterBatcherDroppedItems.Add(context.Background(), 1)
 	tb.ExporterBatcherFailedAttempts.Add(context.Background(), 1)
+	tb.ExporterBatcherRejectedItems.Add(context.Background(), 1)
+	tb.ExporterBatcherResentItems.Add(context.Background(), 1)
 	tb.ExporterBatcherSplits.Add(context.Background(), 1)
 	tb.ExporterBatcherTimeInQueue.Record(context.Background(), 1)
 	tb.ExporterEnqueueFailedLogRecords.Add(context.Background(), 1)
@@ -88,6 +90,12 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[float64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterBatcherPartitions(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterBatcherRejectedItems(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterBatcherResentItems(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterBatcherSizeCeiling(t, testTel,
