@@ -55,7 +55,7 @@ func TestInvariant_Conservation(t *testing.T) {
 		if lost == 0 {
 			require.NoError(rt, h.shutdown)
 		} else {
-			require.ErrorContains(rt, h.shutdown, "were not delivered")
+			require.ErrorContains(rt, h.shutdown, "not delivered before the stop")
 		}
 	})
 }

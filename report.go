@@ -177,23 +177,18 @@ func (r *report) rejected(items int, text string) {
 	r.unlock(now)
 }
 
-// failed tells of an attempt that failed for something that may pass.
-func (r *report) failed(err error) {
+// failed tells of an attempt that failed for something that may pass. refuses says
+// that the destination refuses us and not the data.
+func (r *report) failed(err error, refuses bool) {
 	r.mu.Lock()
 	now := time.Now()
 	r.mu.outage.failed(now, err)
 	r.troubled.Store(true)
-	r.unlock(now)
-}
-
-// refuses tells that the destination refuses us and not the data. It is for the
-// same attempts as failed.
-func (r *report) refuses(err error) {
-	r.mu.Lock()
-	now := time.Now()
-	r.mu.outage.refuses = true
-	r.mu.destination.add(now, 1, err)
-	r.unwellLocked(err)
+	if refuses {
+		r.mu.outage.refuses = true
+		r.mu.destination.add(now, 1, err)
+		r.unwellLocked(err)
+	}
 	r.unlock(now)
 }
 
@@ -265,10 +260,10 @@ func (r *report) unwellLocked(err error) {
 
 // unlock ends an event: it writes what is due because of it.
 func (r *report) unlock(now time.Time) {
-	at := r.nextLocked()
-	due := len(r.mu.ready) > 0 || !at.IsZero() && !at.After(now)
+	next, some := r.nextLocked()
+	due := len(r.mu.ready) > 0 || some && !next.After(now)
 	if !due {
-		r.armLocked(now, at)
+		r.armLocked(now)
 	}
 	r.mu.Unlock()
 	if due {
@@ -291,28 +286,40 @@ func (r *report) tick() {
 func (r *report) write(all bool) {
 	r.lines.Lock()
 	defer r.lines.Unlock()
-	st := r.stats()
+	room := r.looksForRoom(all)
 	r.mu.Lock()
 	now := time.Now()
-	lines := r.takeLocked(now, st, all)
+	lines := r.takeLocked(now, room, all)
 	change, status := r.changeLocked(now)
-	r.armLocked(now, r.nextLocked())
+	r.armLocked(now)
 	r.mu.Unlock()
 	for _, l := range lines {
-		r.log(l, st)
+		r.log(l)
 	}
 	if change {
 		r.status(status)
 	}
 }
 
-// takeLocked takes the lines that are to be written now.
-func (r *report) takeLocked(now time.Time, st queueStats, all bool) []line {
+// looksForRoom says whether the queue has room again after refusals, if it is time
+// to look. At a stop it is, unless there is room for what has been given up.
+func (r *report) looksForRoom(stop bool) bool {
+	r.mu.Lock()
+	look := r.mu.crowd.over(time.Now()) || stop && r.mu.crowd.items > 0 && r.mu.outage.since.IsZero()
+	r.mu.Unlock()
+	if !look {
+		return false
+	}
+	st := r.stats()
+	return st.Size < st.Capacity
+}
+
+// takeLocked takes the lines that are to be written now. room says that the queue
+// has room again.
+func (r *report) takeLocked(now time.Time, room, all bool) []line {
 	m := &r.mu
-	room := m.crowd.over(now) || all && m.outage.since.IsZero() && m.crowd.items > 0
-	if room && st.Size >= st.Capacity {
+	if !room && m.crowd.over(now) {
 		m.crowd.wait(now)
-		room = false
 	}
 	var lines []line
 	for _, t := range m.all {
@@ -345,13 +352,12 @@ func (r *report) changeLocked(now time.Time) (bool, error) {
 	return true, m.told
 }
 
-// nextLocked is when something becomes due, zero if nothing will.
-func (r *report) nextLocked() time.Time {
+// nextLocked is when something becomes due, if anything does.
+func (r *report) nextLocked() (next time.Time, some bool) {
 	m := &r.mu
-	var next time.Time
 	at := func(t time.Time) {
-		if next.IsZero() || t.Before(next) {
-			next = t
+		if !some || t.Before(next) {
+			next, some = t, true
 		}
 	}
 	for _, t := range m.all {
@@ -366,42 +372,44 @@ func (r *report) nextLocked() time.Time {
 	case m.unwell != nil && m.told == nil:
 		at(m.healthy.Add(steadyAfter))
 	case m.unwell == nil && m.told != nil:
-		at(time.Time{}.Add(1))
+		at(time.Time{}) // at once
 	case m.unwell == nil && !m.outage.since.IsZero():
 		at(m.outage.since.Add(r.patience))
 	}
-	return next
+	return next, some
 }
 
-// armLocked lets tick run at a time; the zero time: not at all.
-func (r *report) armLocked(now, at time.Time) {
+// armLocked lets tick run when something becomes due, and not before.
+func (r *report) armLocked(now time.Time) {
 	m := &r.mu
+	next, some := r.nextLocked()
 	switch {
 	case m.closed:
-	case at.IsZero():
+	case !some:
 		if m.timer != nil {
 			m.timer.Stop()
 		}
 	case m.timer == nil:
-		m.timer = time.AfterFunc(at.Sub(now), r.tick)
+		m.timer = time.AfterFunc(next.Sub(now), r.tick)
 	default:
-		m.timer.Reset(at.Sub(now))
+		m.timer.Reset(next.Sub(now))
 	}
 }
 
-// log writes a line. One that the collector's sampling swallows, since many
+// log writes a line, with the fill of the queue. One that the collector's sampling swallows, since many
 // exporters have the same to say, is written with a text of its own.
-func (r *report) log(l line, st queueStats) {
-	if l.fill && st.Capacity < math.MaxInt64 {
-		l.fields = append(l.fields, zap.Int64("queue_size", st.Size), zap.Int64("queue_capacity", st.Capacity))
-	}
+func (r *report) log(l line) {
 	entry := r.logger.Check(l.level, l.message)
 	if entry == nil && r.logger.Core().Enabled(l.level) {
 		entry = r.logger.Check(l.level, l.message+" ("+r.source+")")
 	}
-	if entry != nil {
-		entry.Write(l.fields...)
+	if entry == nil {
+		return
 	}
+	if st := r.stats(); st.Capacity < math.MaxInt64 {
+		l.fields = append(l.fields, zap.Int64("queue_size", st.Size), zap.Int64("queue_capacity", st.Capacity))
+	}
+	entry.Write(l.fields...)
 }
 
 // itemsOf is a number of items in words.

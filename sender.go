@@ -247,14 +247,11 @@ func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (
 	s.telemetry.attemptFailed(string(v.Class))
 	w := &b.work
 	s.keepRemainder(b, p, err, cancelled)
-	switch v.Class {
-	case settle.Unknown:
+	if v.Class == settle.Unknown {
 		err = settle.NotPermanent(err)
-	case settle.Destination:
-		s.report.refuses(err)
 	}
 	if v.Retry() && s.q.life.Err() == nil && s.pointless(b) == nil {
-		s.report.failed(err)
+		s.report.failed(err, v.Class == settle.Destination)
 	}
 	switch {
 	case v.Class == settle.TooLarge:

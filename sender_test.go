@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/pullbatch/batcherexporter/internal/metadata"
@@ -58,6 +59,7 @@ func watch(t *testing.T, set queueSettings, retry configretry.BackOffConfig, p *
 	s.tracer = metadata.Tracer(metadatatest.NewSettings(tt).TelemetrySettings)
 	core, logs := observer.New(zap.DebugLevel)
 	s.logger = zap.New(core)
+	s.report.logger = s.logger
 	t.Cleanup(s.stop)
 	return watchedSender{s, logs, tt}
 }
@@ -161,7 +163,7 @@ func TestSender_ThrottleDelay(t *testing.T) {
 // number, and in the metrics.
 func (s watchedSender) dropped(t *testing.T, reason dropReason, items int, text string) {
 	t.Helper()
-	lines := s.logs.FilterMessage("Dropping data that was accepted.").All()
+	lines := s.logs.FilterMessage(dropMessages[reason]).All()
 	if assert.Len(t, lines, 1) {
 		assert.Equal(t, zap.ErrorLevel, lines[0].Level)
 		fields := lines[0].ContextMap()
@@ -169,8 +171,7 @@ func (s watchedSender) dropped(t *testing.T, reason dropReason, items int, text 
 		assert.Equal(t, string(reason), fields["reason"])
 		assert.Contains(t, fields["error"], text)
 	}
-	metadatatest.AssertEqualExporterBatcherDroppedItems(t, s.tt,
-		points(point(int64(items), attrLogs, attribute.String("reason", string(reason)))), noTimestamp)
+	metadatatest.AssertEqualExporterBatcherDroppedItems(t, s.tt, droppedPoints(map[dropReason]int64{reason: int64(items)}), noTimestamp)
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	assert.EqualValues(t, items, s.q.mu.dropped)
@@ -242,8 +243,9 @@ func TestSender_Permanent(t *testing.T) {
 	}
 }
 
-// Each retry is logged with its interval and the items that it is about, at a
-// level below warning: nothing is lost yet.
+// The first retry is logged with its interval and the items that it is about, at a
+// level below warning: nothing is lost yet. The next ones are for debugging, since
+// a line sums them up later: here the one that it is over.
 func TestSender_LogsRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c calls
@@ -251,14 +253,16 @@ func TestSender_LogsRetries(t *testing.T) {
 		offer(t, s.sender, 0, 4)
 		runFor(time.Hour)
 		lines := s.logs.All()
-		require.Len(t, lines, 2)
+		require.Len(t, lines, 3)
+		assert.Equal(t, "The backend takes data again.", lines[2].Message)
 		for i, want := range []struct {
-			interval time.Duration
+			level    zapcore.Level
+			interval string
 			items    int
 			cause    string
-		}{{time.Second, 4, "backend is away"}, {2 * time.Second, 1, "partial failure"}} {
+		}{{zap.InfoLevel, "1s", 4, "backend is away"}, {zap.DebugLevel, "2s", 1, "partial failure"}} {
 			fields := lines[i].ContextMap()
-			assert.Equal(t, zap.InfoLevel, lines[i].Level)
+			assert.Equal(t, want.level, lines[i].Level)
 			assert.Equal(t, want.interval, fields["interval"])
 			assert.EqualValues(t, want.items, fields["items"])
 			assert.Equal(t, want.cause, fields["error"])
@@ -329,8 +333,7 @@ func TestSender_OwnCancellationIsNoRefusal(t *testing.T) {
 		assert.Equal(t, []int{0, 1, 2}, p.ids())
 		metadatatest.AssertEqualExporterBatcherFailedAttempts(t, s.tt,
 			points(point(2, attrLogs, attribute.String("class", "unknown"))), noTimestamp)
-		_, err := s.tt.GetMetric("otelcol_exporter_batcher_dropped_items")
-		require.Error(t, err, "nothing is dropped")
+		metadatatest.AssertEqualExporterBatcherDroppedItems(t, s.tt, droppedPoints(nil), noTimestamp)
 	})
 }
 
@@ -575,7 +578,7 @@ func TestSender_OversizedItem(t *testing.T) {
 				if drop {
 					assert.Empty(t, p.ids())
 					metadatatest.AssertEqualExporterBatcherDroppedItems(t, s.tt,
-						points(point(4, attrLogs, attribute.String("reason", "too_large"))), noTimestamp)
+						droppedPoints(map[dropReason]int64{dropTooLarge: 4}), noTimestamp)
 				} else {
 					assert.Equal(t, []int{0, 1, 2, 3}, p.ids())
 				}

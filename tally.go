@@ -18,7 +18,6 @@ type line struct {
 	level   zapcore.Level
 	message string
 	fields  []zap.Field
-	fill    bool // with that of the queue
 }
 
 // pacer says when the next line of a kind may be written: the first at once, and
@@ -67,7 +66,7 @@ func (t *tally) add(now time.Time, n int64, err error) {
 
 // take returns the line about all since the last.
 func (t *tally) take(now time.Time) line {
-	l := line{level: t.level, message: t.message, fill: true}
+	l := line{level: t.level, message: t.message}
 	l.fields = []zap.Field{zap.String("error", t.cause)}
 	switch {
 	case t.events == 1 && t.extra != nil:
@@ -115,7 +114,7 @@ func (o *outage) failed(now time.Time, err error) {
 
 // over is the line that it is over.
 func (o *outage) over(now time.Time) line {
-	l := line{level: zap.InfoLevel, message: "The backend takes data again.", fill: true}
+	l := line{level: zap.InfoLevel, message: "The backend takes data again."}
 	if o.refuses {
 		l.message = "The destination accepts data again."
 	}
@@ -159,7 +158,7 @@ func (c *crowd) wait(now time.Time) { c.check = now.Add(c.quiet) }
 
 // end returns the line that there is room again.
 func (c *crowd) end(now time.Time) line {
-	l := line{level: zap.InfoLevel, message: "The queue has room again.", fill: true}
+	l := line{level: zap.InfoLevel, message: "The queue has room again."}
 	l.fields = []zap.Field{
 		zap.Int64("refused_in_all", c.items), zap.String("full_for", round(c.last.Sub(c.since)).String()),
 	}

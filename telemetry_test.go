@@ -56,6 +56,15 @@ func point(value int64, attrs ...attribute.KeyValue) metricdata.DataPoint[int64]
 	return metricdata.DataPoint[int64]{Value: value, Attributes: attribute.NewSet(append(attrs, attrExporter)...)}
 }
 
+// droppedPoints are those of the items given up for logs, at the detailed level.
+func droppedPoints(lost map[dropReason]int64) []metricdata.DataPoint[int64] {
+	var all []metricdata.DataPoint[int64]
+	for _, r := range dropReasons {
+		all = append(all, point(lost[r], attrLogs, reasonIs(r)))
+	}
+	return all
+}
+
 func points(p ...metricdata.DataPoint[int64]) []metricdata.DataPoint[int64] { return p }
 
 func TestTelemetry_ItemsHaveANameForEachSignal(t *testing.T) {
@@ -90,7 +99,7 @@ func TestTelemetry_ItemsHaveANameForEachSignal(t *testing.T) {
 			tel.enqueueFailed(7)
 
 			tc.sent(t, tt, points(point(42)), noTimestamp)
-			tc.sendFailed(t, tt, points(point(5, attribute.String("error.type", "_OTHER"), attribute.Bool("error.permanent", false))), noTimestamp)
+			tc.sendFailed(t, tt, points(point(0), point(5, attribute.String("error.type", "_OTHER"), attribute.Bool("error.permanent", false))), noTimestamp)
 			tc.enqueueFailed(t, tt, points(point(7)), noTimestamp)
 		})
 	}
@@ -183,9 +192,8 @@ func TestTelemetry_DroppedAndFailedAttempts(t *testing.T) {
 	tel.attemptFailed("retryable")
 	tel.attemptFailed("one that nobody announced")
 
-	reason := func(r string) attribute.KeyValue { return attribute.String("reason", r) }
 	metadatatest.AssertEqualExporterBatcherDroppedItems(t, tt,
-		points(point(1, attrLogs, reason("too_large")), point(23, attrLogs, reason("shutdown"))), noTimestamp)
+		droppedPoints(map[dropReason]int64{dropTooLarge: 1, dropShutdown: 23}), noTimestamp)
 	class := func(c string) attribute.KeyValue { return attribute.String("class", c) }
 	metadatatest.AssertEqualExporterBatcherFailedAttempts(t, tt,
 		points(point(1, attrLogs, class("retryable")), point(1, attrLogs, class("one that nobody announced"))), noTimestamp)
@@ -281,6 +289,8 @@ func everyEvent(tel *telemetry) {
 	tel.sendFailed(10, errors.New("no route"))
 	tel.enqueueFailed(3)
 	tel.dropped(dropPermanent, 10)
+	tel.rejected(2)
+	tel.resent(3)
 }
 
 func TestTelemetry_RecordingAllocatesNothing(t *testing.T) {
@@ -346,6 +356,7 @@ func TestTrigger_String(t *testing.T) {
 	f(triggerPressure, "pressure")
 	f(triggerFlush, "flush")
 	f(triggerShutdown, "shutdown")
+	f(triggerDirect, "request")
 	f(200, "trigger(200)")
 }
 
