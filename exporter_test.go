@@ -19,6 +19,8 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pipeline"
+	"go.opentelemetry.io/otel/attribute"
+	"go.uber.org/zap"
 
 	"github.com/pullbatch/batcherexporter/internal/metadata"
 )
@@ -375,5 +377,56 @@ func TestInstance_NextRunHasTheWholeBudget(t *testing.T) {
 			require.Error(t, logs.Shutdown(t.Context()))
 			assert.Equal(t, 20*time.Second, time.Since(began))
 		}
+	})
+}
+
+// loggerFactory keeps the logger that the wrapped exporter for logs gets.
+type loggerFactory struct {
+	exporter.Factory
+	logger *zap.Logger
+}
+
+func (f *loggerFactory) CreateLogs(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
+	f.logger = set.Logger
+	return f.Factory.CreateLogs(ctx, set, cfg)
+}
+
+// What the backend rejects in a request that it takes is told and counted. It counts
+// as sent too.
+func TestExporter_PartialSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		f := &loggerFactory{Factory: s.factory()}
+		s.answer = func(context.Context, *call) error {
+			f.logger.Warn(partialSuccess, zap.String("message", "too old"), zap.Int64("dropped_log_records", 2))
+			return nil
+		}
+		r := newRig(t, kindLogs, s, "sending_queue: {batch: {min_size: 0}}")
+		require.NoError(t, r.exporter.Start(t.Context(), hostOf(f)))
+		r.started = true
+		for i := range int64(100) {
+			r.mustSend(logsOf(10, 10*i))
+			synctest.Wait()
+		}
+		require.NoError(t, r.stop())
+		assert.EqualValues(t, 200, r.metric("batcher_rejected_items"))
+		assert.EqualValues(t, 1000, r.metric("sent_log_records"))
+		lines := r.logged.FilterMessage("The backend rejected items of requests that it took.").All()
+		require.Len(t, lines, 2)
+		sum, _ := sumOfField(r.logged, "rejected_items")
+		assert.EqualValues(t, 200, sum)
+		assert.Equal(t, "too old", lines[0].ContextMap()["error"])
+	})
+}
+
+// Without a queue each request is a batch of its own.
+func TestExporter_TriggerWithoutQueue(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		r := startRig(t, k, &sink{}, "sending_queue: {enabled: false}")
+		r.mustSend(k.simple(3, 0))
+		r.mustSend(k.simple(3, 3))
+		assert.EqualValues(t, 2, r.metric("batcher_batches", attribute.String("trigger", "request")))
+		assert.EqualValues(t, 2, r.metric("batcher_batches"))
+		require.NoError(t, r.stop())
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -243,6 +244,82 @@ func TestTelemetry_BelowDetailedLevel(t *testing.T) {
 	}
 	metadatatest.AssertEqualExporterSendFailedLogRecords(t, tt, points(point(5)), noTimestamp)
 	metadatatest.AssertEqualExporterBatcherBatches(t, tt, points(point(1, attrLogs, attribute.String("trigger", "size"))), noTimestamp)
+}
+
+// seriesOf counts the series of a collection: a histogram has one for each bucket,
+// and two for its sum and count.
+func seriesOf(t *testing.T, tt *componenttest.Telemetry) (names []string, series int) {
+	t.Helper()
+	var rm metricdata.ResourceMetrics
+	require.NoError(t, tt.Reader.Collect(t.Context(), &rm))
+	for _, sm := range rm.ScopeMetrics {
+		for _, m := range sm.Metrics {
+			names = append(names, m.Name)
+			switch d := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				series += len(d.DataPoints)
+			case metricdata.Gauge[int64]:
+				series += len(d.DataPoints)
+			case metricdata.Gauge[float64]:
+				series += len(d.DataPoints)
+			default:
+				series += 20
+			}
+		}
+	}
+	return names, series
+}
+
+// Below the detailed level an idle batcher has at most three times the series of
+// a plain exporter with a queue, which are its size and capacity, and later what
+// was sent and what is in flight too.
+func TestTelemetry_FewSeriesBelowDetailedLevel(t *testing.T) {
+	stats := queueStats{Capacity: 1000}
+	tel, tt := startTelemetry(t, pipeline.SignalLogs, func() queueStats { return stats }, belowDetailed())
+	names, series := seriesOf(t, tt)
+	assert.LessOrEqual(t, series, 3*2, "%v", names)
+	reasons := func(from, to int) []metricdata.DataPoint[int64] {
+		var all []metricdata.DataPoint[int64]
+		for _, r := range dropReasons[from:to] {
+			all = append(all, point(0, attrLogs, reasonIs(r)))
+		}
+		return all
+	}
+	metadatatest.AssertEqualExporterSendFailedLogRecords(t, tt, points(point(0)), noTimestamp)
+	metadatatest.AssertEqualExporterEnqueueFailedLogRecords(t, tt, points(point(0)), noTimestamp)
+	metadatatest.AssertEqualExporterBatcherDroppedItems(t, tt, reasons(0, reasonsAtStart), noTimestamp)
+
+	tel.batchLeft(triggerTimeout, 10, 0)
+	tel.waited(time.Second)
+	tel.sendStarted()
+	tel.sent(10)
+	tel.sendEnded()
+	stats.Accepted = 10
+	names, series = seriesOf(t, tt)
+	assert.LessOrEqual(t, series, 3*6, "exporterhelper has histograms of request sizes too: %v", names)
+	metadatatest.AssertEqualExporterBatcherDroppedItems(t, tt, reasons(0, reasonsInUse), noTimestamp)
+
+	stats.Partitions, stats.BackoffBatches, stats.SizeCeiling, stats.OldestAge = 2, 1, 100, time.Second
+	before := len(names)
+	names, _ = seriesOf(t, tt)
+	assert.Len(t, names, before+4, "what has something to tell")
+	stats = queueStats{Capacity: 1000, Accepted: 10}
+	names, _ = seriesOf(t, tt)
+	assert.Len(t, names, before+4, "what had something to tell")
+	tel.rejected(1)
+	tel.resent(1)
+	metadatatest.AssertEqualExporterBatcherRejectedItems(t, tt, points(point(1, attrLogs)), noTimestamp)
+	metadatatest.AssertEqualExporterBatcherResentItems(t, tt, points(point(1, attrLogs)), noTimestamp)
+}
+
+// Without a queue nothing is said of one.
+func TestTelemetry_NoQueue(t *testing.T) {
+	_, tt := startTelemetry(t, pipeline.SignalLogs, func() queueStats { return queueStats{Capacity: math.MaxInt64, Size: 1} })
+	for _, name := range []string{"queue_size", "queue_capacity"} {
+		_, err := tt.GetMetric("otelcol_exporter_" + name)
+		require.EqualError(t, err, "metric 'otelcol_exporter_"+name+"' not found")
+	}
+	metadatatest.AssertEqualExporterBatcherAcceptedItems(t, tt, points(point(0, attrLogs)), noTimestamp)
 }
 
 func TestTelemetry_AskingForTheLevelLeavesNoTrace(t *testing.T) {

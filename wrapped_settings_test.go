@@ -112,3 +112,36 @@ func TestWrapped_LoggerKeepsLevelAndFilter(t *testing.T) {
 	assert.Equal(t, "Exporting failed for another reason.", logs.All()[0].Message)
 	assert.False(t, set.Logger.Core().Enabled(zapcore.InfoLevel))
 }
+
+// Partial successes are counted from the line that the OTLP exporters write, at any
+// level of the log, and do not get into the log themselves.
+func TestWrapped_PartialSuccess(t *testing.T) {
+	type told struct {
+		items int
+		text  string
+	}
+	f := func(level zapcore.Level, want []told, log func(*zap.Logger)) {
+		t.Helper()
+		core, logs := observer.New(level)
+		set := exportertest.NewNopSettings(component.MustNewType("batcher"))
+		set.Logger = zap.New(core)
+		var got []told
+		set = (&wrapped{id: component.MustNewID("sink")}).settings(set, func(items int, text string) { got = append(got, told{items, text}) })
+		log(set.Logger)
+		assert.Equal(t, want, got)
+		assert.Zero(t, logs.FilterMessage(partialSuccess).Len()-logs.FilterField(zap.Bool("passes", true)).Len())
+	}
+	for _, level := range []zapcore.Level{zap.DebugLevel, zap.WarnLevel, zap.ErrorLevel} {
+		f(level, []told{{7, "too old"}, {2, ""}, {0, "use compression"}, {0, ""}, {0, ""}}, func(l *zap.Logger) {
+			l.Warn(partialSuccess, zap.String("message", "too old"), zap.Int64("dropped_log_records", 7))
+			l.With(zap.Int64("dropped_before", 9)).Named("deeper").Warn(partialSuccess, zap.Int64("dropped_spans", 2))
+			l.Warn(partialSuccess, zap.String("message", "use compression"), zap.Int64("dropped_data_points", 0))
+			l.Warn(partialSuccess, zap.Int64("dropped_data_points", -5))
+			l.Warn(partialSuccess)
+		})
+	}
+	f(zap.InfoLevel, nil, func(l *zap.Logger) {
+		l.Info(partialSuccess, zap.Bool("passes", true), zap.Int64("dropped_spans", 2))
+		l.Warn("Partial", zap.Int64("dropped_spans", 2))
+	})
+}
