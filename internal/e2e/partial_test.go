@@ -130,7 +130,7 @@ type partialLogsServer struct {
 	plogotlp.UnimplementedGRPCServer
 }
 
-func (partialLogsServer) Export(context.Context, plogotlp.ExportRequest) (plogotlp.ExportResponse, error) {
+func (*partialLogsServer) Export(context.Context, plogotlp.ExportRequest) (plogotlp.ExportResponse, error) {
 	return partialLogs(), nil
 }
 
@@ -138,7 +138,7 @@ type partialTracesServer struct {
 	ptraceotlp.UnimplementedGRPCServer
 }
 
-func (partialTracesServer) Export(context.Context, ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+func (*partialTracesServer) Export(context.Context, ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
 	return partialTraces(), nil
 }
 
@@ -146,7 +146,7 @@ type partialMetricsServer struct {
 	pmetricotlp.UnimplementedGRPCServer
 }
 
-func (partialMetricsServer) Export(context.Context, pmetricotlp.ExportRequest) (pmetricotlp.ExportResponse, error) {
+func (*partialMetricsServer) Export(context.Context, pmetricotlp.ExportRequest) (pmetricotlp.ExportResponse, error) {
 	return partialMetrics(), nil
 }
 
@@ -155,9 +155,9 @@ func partialGRPC(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := grpc.NewServer()
-	plogotlp.RegisterGRPCServer(server, partialLogsServer{})
-	ptraceotlp.RegisterGRPCServer(server, partialTracesServer{})
-	pmetricotlp.RegisterGRPCServer(server, partialMetricsServer{})
+	plogotlp.RegisterGRPCServer(server, &partialLogsServer{})
+	ptraceotlp.RegisterGRPCServer(server, &partialTracesServer{})
+	pmetricotlp.RegisterGRPCServer(server, &partialMetricsServer{})
 	go func() { _ = server.Serve(listener) }() // ends with Stop
 	t.Cleanup(server.Stop)
 	return listener.Addr().String()
