@@ -76,7 +76,8 @@ type BatchConfig struct {
 	MinSize int64                           `mapstructure:"min_size"`
 	// MaxSize is 0 for none.
 	MaxSize int64 `mapstructure:"max_size"`
-	// MaxBytes is a second bound, in bytes of the export request; 0 for none.
+	// MaxBytes is a second bound, in bytes of the export request; 0 for none, or
+	// for the default of the wrapped type if nobody wrote it.
 	MaxBytes int64 `mapstructure:"max_bytes"`
 	// Oversize decides about an item that alone exceeds a bound.
 	Oversize Oversize `mapstructure:"oversize"`
@@ -84,6 +85,9 @@ type BatchConfig struct {
 	MergeResources bool            `mapstructure:"merge_resources"`
 	Partition      PartitionConfig `mapstructure:"partition"`
 
+	// maxBytesWritten says that a block has MaxBytes, so that 0 is no bound and
+	// not the default of the wrapped type.
+	maxBytesWritten bool
 	// fallbackMinSize is the MinSize that stands when nobody wrote one, and -1
 	// once somebody did.
 	fallbackMinSize int64
@@ -111,6 +115,9 @@ type RefusalsConfig struct {
 	Isolate Isolate `mapstructure:"isolate"`
 	// MaxAttempts is the budget of calls for halving one batch.
 	MaxAttempts int `mapstructure:"max_attempts"`
+	// Destination is what becomes of data while the destination refuses us, or
+	// the address is wrong.
+	Destination Destination `mapstructure:"destination"`
 }
 
 // Oversize is what becomes of an item that alone exceeds a bound.
@@ -132,45 +139,72 @@ const (
 	IsolateNever  Isolate = "never"
 )
 
+// Destination is what becomes of data that the destination refuses for no fault
+// of the data.
+type Destination string
+
+// The values of Destination.
+const (
+	DestinationKeep Destination = "keep" // tried again
+	DestinationDrop Destination = "drop" // as any permanent error
+)
+
+// The defaults of a queue, by what is written. They are exporterhelper's of the
+// day they were chosen, but pinned: a test tells when theirs move, and a person
+// decides. Only batching is on.
+const (
+	defaultRequests     = 1000
+	defaultItems        = 100_000
+	defaultBytes        = 128 << 20
+	defaultConsumers    = 10
+	defaultMinSize      = 8192
+	defaultFlushTimeout = 200 * time.Millisecond
+)
+
 func createDefaultConfig() component.Config {
 	return &Config{
 		SendingQueue: configoptional.Some(newDefaultQueueConfig()),
 		Retry:        configretry.NewDefaultBackOffConfig(),
-		Refusals:     RefusalsConfig{Isolate: IsolateAuto, MaxAttempts: 64},
+		Refusals:     RefusalsConfig{Isolate: IsolateAuto, MaxAttempts: 64, Destination: DestinationKeep},
 		DrainTimeout: 20 * time.Second,
 	}
 }
 
-// newDefaultQueueConfig takes what exporterhelper has from there, so that the
-// two cannot drift apart, except that batching is on.
 func newDefaultQueueConfig() QueueConfig {
-	theirs := exporterhelper.NewDefaultQueueConfig()
 	return QueueConfig{
-		Sizer:           theirs.Sizer,
-		QueueSize:       theirs.QueueSize,
-		NumConsumers:    theirs.NumConsumers,
-		BlockOnOverflow: theirs.BlockOnOverflow,
-		WaitForResult:   theirs.WaitForResult,
-		Batch:           configoptional.Some(newDefaultBatchConfig()),
+		Sizer:        exporterhelper.RequestSizerTypeRequests,
+		QueueSize:    defaultRequests,
+		NumConsumers: defaultConsumers,
+		Batch:        configoptional.Some(newDefaultBatchConfig()),
 	}
 }
 
 func newDefaultBatchConfig() BatchConfig {
-	theirs := exporterhelper.NewDefaultBatchConfig()
 	return BatchConfig{
-		FlushTimeout:   theirs.FlushTimeout,
-		Sizer:          theirs.Sizer,
-		MinSize:        theirs.MinSize,
-		MaxSize:        theirs.MaxSize,
+		FlushTimeout:   defaultFlushTimeout,
+		Sizer:          exporterhelper.RequestSizerTypeItems,
+		MinSize:        defaultMinSize,
 		Oversize:       OversizeSend,
 		MergeResources: true,
 		Partition: PartitionConfig{
-			CacheSize:   theirs.Partition.CacheSize,
-			IdleTimeout: theirs.Partition.IdleTimeout,
+			CacheSize:   10000,
+			IdleTimeout: 90 * time.Second,
 			MaxShare:    1,
 		},
-		fallbackMinSize: theirs.MinSize,
+		fallbackMinSize: defaultMinSize,
 	}
+}
+
+// defaultQueueSize is the size of a queue of which only the sizer is written: 1000
+// would be a few requests in items, and not one in bytes.
+func defaultQueueSize(sizer exporterhelper.RequestSizerType) int64 {
+	switch sizer {
+	case exporterhelper.RequestSizerTypeItems:
+		return defaultItems
+	case exporterhelper.RequestSizerTypeBytes:
+		return defaultBytes
+	}
+	return defaultRequests
 }
 
 // Unmarshal decodes the block of a batcher, and remembers what was written.
@@ -199,10 +233,14 @@ func writtenBlock(conf *confmap.Conf, key string) (*confmap.Conf, error) {
 
 // Unmarshal decodes a queue block. The sizer of the queue becomes that of its
 // batches by exporterhelper's rule: it is written, theirs is not, and the batch
-// block is.
+// block is. A size that was chosen for another sizer does not stay.
 func (q *QueueConfig) Unmarshal(conf *confmap.Conf) error {
+	before := q.Sizer
 	if err := conf.Unmarshal(q); err != nil {
 		return err
+	}
+	if q.Sizer != before && !conf.IsSet("queue_size") {
+		q.QueueSize = defaultQueueSize(q.Sizer)
 	}
 	inherits := conf.IsSet("sizer") && !conf.IsSet("batch::sizer") && conf.Get("batch") != nil
 	if b := q.Batch.Get(); b != nil && inherits {
@@ -219,6 +257,7 @@ func (b *BatchConfig) Unmarshal(conf *confmap.Conf) error {
 	if conf.IsSet("min_size") {
 		b.fallbackMinSize = -1
 	}
+	b.maxBytesWritten = b.maxBytesWritten || conf.IsSet("max_bytes")
 	return nil
 }
 
@@ -275,6 +314,29 @@ func (c *Config) queueByCode() bool {
 func (c *Config) retryByCode() bool {
 	r, err := decodeRetry(c.written.retry, configretry.NewDefaultBackOffConfig())
 	return err != nil || r != c.Retry
+}
+
+// queueOutside says whether the queue was said outside of the wrapped block.
+func (c *Config) queueOutside() bool { return c.written.queue != nil || c.queueByCode() }
+
+// retryOutside is queueOutside for retries.
+func (c *Config) retryOutside() bool { return c.written.retry != nil || c.retryByCode() }
+
+// batches says whether batches are made, as far as the blocks tell: the collector
+// asks before the factory of the wrapped exporter is known.
+func (c *Config) batches() bool {
+	if inner := c.Exporter.says(keyQueue); inner != nil && !c.queueOutside() {
+		batch, _ := inner["batch"].(map[string]any)
+		return !isOff(inner) && !isOff(batch)
+	}
+	q := c.SendingQueue.Get()
+	return q != nil && q.Batch.HasValue()
+}
+
+// isOff says whether a block switches off what it is about.
+func isOff(block map[string]any) bool {
+	enabled, said := block["enabled"].(bool)
+	return said && !enabled
 }
 
 // setFactories lets Validate check the block of a wrapped exporter whose factory

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -47,8 +48,6 @@ var notYetSupported = []struct {
 	set func(*Config) bool
 }{
 	{"sending_queue::storage", queueSays(func(q *QueueConfig) bool { return q.StorageID != nil })},
-	{"sending_queue::max_age", queueSays(func(q *QueueConfig) bool { return q.MaxAge != 0 })},
-	{"sending_queue::drop_oldest_on_overflow", queueSays(func(q *QueueConfig) bool { return q.DropOldestOnOverflow })},
 	{"sending_queue::drain_storage", queueSays(func(q *QueueConfig) bool { return q.DrainStorage })},
 	{"sending_queue::batch::partition::metadata_keys", partitionSays(func(p *PartitionConfig) bool { return len(p.MetadataKeys) > 0 })},
 	{"sending_queue::batch::partition::resource_attributes", partitionSays(func(p *PartitionConfig) bool { return len(p.ResourceAttributes) > 0 })},
@@ -83,7 +82,9 @@ func (c *Config) check() error {
 	isolate := []Isolate{IsolateAuto, IsolateAlways, IsolateNever}
 	p.when(!slices.Contains(isolate, c.Refusals.Isolate), "`refusals::isolate` is %q: it must be one of %v", c.Refusals.Isolate, isolate)
 	p.when(c.Refusals.MaxAttempts < 1, "`refusals::max_attempts` is %d: it must be at least 1", c.Refusals.MaxAttempts)
-	p.errs = append(p.errs, c.checkQueue(""))
+	destination := []Destination{DestinationKeep, DestinationDrop}
+	p.when(!slices.Contains(destination, c.Refusals.Destination), "`refusals::destination` is %q: it must be one of %v", c.Refusals.Destination, destination)
+	p.errs = append(p.errs, c.checkQueue(""), c.checkInner())
 	return p.err()
 }
 
@@ -105,6 +106,11 @@ func (q *QueueConfig) check(at path, p *problems) {
 	p.when(q.QueueSize < 1, "`%s` is %d: it must be at least 1", at.key("queue_size"), q.QueueSize)
 	p.when(q.NumConsumers < 1, "`%s` is %d: it must be at least 1", at.key("num_consumers"), q.NumConsumers)
 	p.when(q.MaxAge < 0, "`%s` is %v: it must be positive, or 0 for never", at.key("max_age"), q.MaxAge)
+	p.when(q.MaxAge > 0 && q.MaxAge < time.Millisecond,
+		"`%s` is %v: nothing is sent below 1ms, set a time such as `1h`, or 0 for never", at.key("max_age"), q.MaxAge)
+	p.when(q.DropOldestOnOverflow && q.BlockOnOverflow,
+		"`%s` and `%s` exclude each other: a full queue makes callers wait, or makes room, leave one of them out",
+		at.key("drop_oldest_on_overflow"), at.key("block_on_overflow"))
 	p.when(q.StorageID != nil && q.WaitForResult,
 		"`%s` and `%s` exclude each other: who waits for the result needs no storage, leave one of them out", at.key("wait_for_result"), at.key("storage"))
 	b := q.Batch.Get()
@@ -222,6 +228,9 @@ func keysOf(block reflect.Type) map[string]reflect.Type {
 }
 
 func checkValue(typ reflect.Type, value any, key string, p *problems) {
+	if value == nil {
+		return
+	}
 	switch typ {
 	case reflect.TypeFor[time.Duration]():
 		checkDuration(value, key, p)
@@ -231,7 +240,73 @@ func checkValue(typ reflect.Type, value any, key string, p *problems) {
 	case reflect.TypeFor[WrappedConfig]():
 		_, isBlock := value.(map[string]any)
 		p.when(value != nil && !isBlock, "`%s` must be a block with one component ID, such as `otlp_grpc:`, and its configuration below that, not a %T", key, value)
+	default:
+		checkScalar(typ, value, key, p)
 	}
+}
+
+// checkScalar checks what the decoder would cut to fit: it makes 1 of 1.5, and a
+// negative number of 1e30.
+func checkScalar(typ reflect.Type, value any, key string, p *problems) {
+	switch typ.Kind() {
+	case reflect.Int, reflect.Int64:
+		fault := notWhole(typ, value)
+		p.when(fault != "", "`%s` is %s: it must be %s", key, written(value), fault)
+	case reflect.Float64:
+		v := reflect.ValueOf(value)
+		isNumber := v.CanInt() || v.CanUint() || v.CanFloat() && !math.IsInf(v.Float(), 0) && !math.IsNaN(v.Float())
+		p.when(!isNumber, "`%s` is %s: it must be a number, such as 1.5, without quotes", key, written(value))
+	case reflect.Bool:
+		p.when(reflect.ValueOf(value).Kind() != reflect.Bool, "`%s` is %s: it must be true or false, without quotes", key, written(value))
+	}
+}
+
+// notWhole says what a value should be that is no whole number or does not fit,
+// and nothing of one that is fine. A number such as 1e3 is whole.
+func notWhole(typ reflect.Type, value any) string {
+	greatest := int64(math.MaxInt64)
+	if typ.Kind() == reflect.Int {
+		greatest = math.MaxInt
+	}
+	tooLarge := fmt.Sprintf("a whole number, %d at most", greatest)
+	switch v := reflect.ValueOf(value); {
+	case v.CanInt():
+		if reflect.Zero(typ).OverflowInt(v.Int()) {
+			return tooLarge
+		}
+	case v.CanUint():
+		if v.Uint() > uint64(greatest) {
+			return tooLarge
+		}
+	case v.CanFloat():
+		// As a float, the greatest is the first that does not fit.
+		if f := v.Float(); math.IsNaN(f) || math.Abs(f) >= float64(greatest) {
+			return tooLarge
+		} else if f != math.Trunc(f) {
+			return fmt.Sprintf("a whole number, such as %.0f", math.Ceil(f))
+		}
+	case v.Kind() == reflect.String:
+		return "a whole number, without quotes"
+	default:
+		return "a whole number, such as 1000"
+	}
+	return ""
+}
+
+// written is a value under a key of ours as the user wrote it, as far as that is
+// known.
+func written(value any) string {
+	switch v := reflect.ValueOf(value); {
+	case v.CanFloat():
+		return strings.Replace(strconv.FormatFloat(v.Float(), 'g', -1, 64), "e+", "e", 1)
+	case v.CanInt(), v.CanUint(), v.Kind() == reflect.Bool:
+		return fmt.Sprint(value)
+	case v.Kind() == reflect.String:
+		return strconv.Quote(v.String())
+	case v.Kind() == reflect.Map:
+		return "a block"
+	}
+	return "a list"
 }
 
 func checkDuration(value any, key string, p *problems) {

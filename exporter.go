@@ -96,8 +96,7 @@ func (e *signalExporter[T]) Capabilities() consumer.Capabilities {
 // ExporterHelperBatchingEnabled says whether batches are made. The collector asks
 // it to warn of a batch processor in front.
 func (e *signalExporter[T]) ExporterHelperBatchingEnabled() bool {
-	q := e.cfg.SendingQueue
-	return q.HasValue() && q.Get().Batch.HasValue()
+	return e.cfg.batches()
 }
 
 // Start makes and starts the wrapped exporter, and then the queue. The error
@@ -227,6 +226,8 @@ func queueSettingsOf(cfg *Config) queueSettings {
 		slots:           q.NumConsumers,
 		blockOnOverflow: q.BlockOnOverflow,
 		waitForResult:   q.WaitForResult,
+		dropOldest:      q.DropOldestOnOverflow,
+		maxAge:          q.MaxAge,
 	}
 	b := q.Batch.Get()
 	if b == nil {

@@ -13,13 +13,16 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/config/configretry"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 )
 
 // A queue inside the wrapped exporter would turn "accepted" into "lost": it takes
 // a batch, we report it as sent, and what becomes of it is nobody's to know. So
-// every queue is switched off, unless the block says that it is to be there.
+// every queue is switched off, unless the block says that it is to be there. So
+// are retries: each attempt of ours would last as long as all of theirs, and hold
+// its slot meanwhile.
 
 // builtInQueue is a queue that an exporter makes in code from keys of its own,
 // which no type gives away.
@@ -70,12 +73,23 @@ func (r *resolved) reportKept(kept []string, at path) error {
 	return p.err()
 }
 
-// silencer walks a wrapped configuration and switches off the queues that it
-// finds by type. A configuration that points back into itself is not expected:
+// kept are the keys of what stays on because the block says so.
+type kept struct{ queues, retries []string }
+
+// warnOfRetries warns of retries that stay on.
+func (r *resolved) warnOfRetries(kept []string, at path) {
+	for _, key := range kept {
+		r.warn("`%s` are retries inside the wrapped exporter: each attempt lasts as long as all of them, and is one of `num_consumers` meanwhile; leave it out, the batcher retries",
+			at.key(key))
+	}
+}
+
+// silencer walks a wrapped configuration and switches off the queues and the
+// retries that it finds by type. A configuration that points back into itself is not expected:
 // confmap.Validate, which walks the same way, would not end either.
 type silencer struct {
 	consumers int // of a queue that cannot be off
-	kept      []string
+	kept      kept
 	changed   int
 }
 
@@ -92,9 +106,9 @@ func (p place) below(value reflect.Value, key string) place {
 	return place{value, block[key], strings.TrimPrefix(p.key+confmap.KeyDelimiter+key, confmap.KeyDelimiter)}
 }
 
-// silenceQueues switches off every queue in a decoded configuration. It returns
-// the keys of those that stay on because the block says so.
-func silenceQueues(config component.Config, block map[string]any, consumers int) (kept []string) {
+// silence switches off every queue and all retries in a decoded configuration. It
+// returns what stays on because the block says so.
+func silence(config component.Config, block map[string]any, consumers int) kept {
 	s := silencer{consumers: consumers}
 	var written any
 	if block != nil {
@@ -127,7 +141,7 @@ func (s *silencer) walk(p place) {
 	}
 }
 
-// silence switches off what it is given if that is a queue.
+// silence switches off what it is given if that is a queue or retries.
 func (s *silencer) silence(p place, pointer any) bool {
 	switch q := pointer.(type) {
 	case *configoptional.Optional[theirQueue]:
@@ -140,6 +154,11 @@ func (s *silencer) silence(p place, pointer any) bool {
 			*q = transparentQueue(s.consumers)
 			s.changed++
 		}
+	case *configretry.BackOffConfig:
+		if q.Enabled && !s.keepsRetries(p) {
+			q.Enabled = false
+			s.changed++
+		}
 	default:
 		return false
 	}
@@ -150,7 +169,19 @@ func (s *silencer) keeps(p place) bool {
 	if p.written == nil {
 		return false
 	}
-	s.kept = append(s.kept, p.key)
+	s.kept.queues = append(s.kept.queues, p.key)
+	return true
+}
+
+// keepsRetries says whether the block asks for retries in so many words: one that
+// only changes an interval says how they would be, as it does in an exporter of
+// which they are ours.
+func (s *silencer) keepsRetries(p place) bool {
+	block, _ := p.written.(map[string]any)
+	if enabled, _ := block["enabled"].(bool); !enabled {
+		return false
+	}
+	s.kept.retries = append(s.kept.retries, p.key)
 	return true
 }
 
@@ -226,7 +257,7 @@ func (s *silencer) walkCopy(p place, putBack func(reflect.Value)) {
 	}
 }
 
-// mayHold says whether a queue can be somewhere in a value of the type.
+// mayHold says whether a queue, or retries, can be somewhere in a value of the type.
 func mayHold(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Interface:

@@ -209,7 +209,7 @@ func TestHidden_QueuesMadeInCode(t *testing.T) {
 func TestHidden_OddConfigurations(t *testing.T) {
 	var missing *deepConfig
 	for _, config := range []component.Config{nil, missing, struct{}{}, child{Queue: on()}, 5, &map[string]child{"a": {"", on()}}} {
-		assert.Empty(t, silenceQueues(config, nil, 1))
+		assert.Empty(t, silence(config, nil, 1))
 	}
 	type mixed struct {
 		Fixed    map[string]string
@@ -218,8 +218,8 @@ func TestHidden_OddConfigurations(t *testing.T) {
 		Off      configoptional.Optional[child]
 		private
 	}
-	assert.Empty(t, silenceQueues(&mixed{Text: configoptional.Some("x")}, nil, 1))
-	assert.Empty(t, silenceQueues(mixed{Off: configoptional.Some(child{"", on()})}, nil, 1))
+	assert.Empty(t, silence(&mixed{Text: configoptional.Some("x")}, nil, 1))
+	assert.Empty(t, silence(mixed{Off: configoptional.Some(child{"", on()})}, nil, 1))
 }
 
 // private is an embedded interface, which nothing can be set in.

@@ -6,6 +6,7 @@ package batcherexporter
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ func (r *resolved) hoistQueue(c *Config, block *confmap.Conf, place reflect.Valu
 		if inner, err = takeBlock(block, keyQueue, at); err != nil {
 			return err
 		}
+		if c.queueOutside() {
+			inner = nil // checked: it says no more than that it is off
+		}
 		theirs, on := queueDefaults(place)
 		if on || inner != nil || c.written.queue != nil {
 			base = tuned(base, theirs)
@@ -42,9 +46,8 @@ func (r *resolved) hoistQueue(c *Config, block *confmap.Conf, place reflect.Valu
 	}
 	var err error
 	switch byCode := c.queueByCode(); {
-	case inner != nil && (byCode || c.written.queue != nil):
-		return bothPlaces(keyQueue, at)
 	case inner != nil:
+		r.sayIfOff(inner, at)
 		if r.effective.SendingQueue, err = decodeQueue(inner, base); err != nil {
 			return fmt.Errorf("`%s`: %w", at.key(keyQueue), err)
 		}
@@ -65,6 +68,9 @@ func (r *resolved) hoistRetry(c *Config, block *confmap.Conf, place reflect.Valu
 		if inner, err = takeBlock(block, keyRetry, at); err != nil {
 			return err
 		}
+		if c.retryOutside() {
+			inner = nil
+		}
 		theirs := theirRetries(place)
 		// Off is silence, but a block that switches retries on means the
 		// intervals that its exporter's authors chose, if they did.
@@ -77,8 +83,6 @@ func (r *resolved) hoistRetry(c *Config, block *confmap.Conf, place reflect.Valu
 	var err error
 	key := keyRetry
 	switch byCode := c.retryByCode(); {
-	case inner != nil && (byCode || c.written.retry != nil):
-		return bothPlaces(keyRetry, at)
 	case inner != nil:
 		key = at.key(keyRetry)
 		r.effective.Retry, err = decodeRetry(inner, base)
@@ -92,6 +96,73 @@ func (r *resolved) hoistRetry(c *Config, block *confmap.Conf, place reflect.Valu
 		return fmt.Errorf("`%s`: %w", key, err)
 	}
 	return nil
+}
+
+// sayIfOff tells of a queue that is off because the wrapped block says so: who
+// wraps an exporter expects batches.
+func (r *resolved) sayIfOff(inner *confmap.Conf, at path) {
+	if isOff(inner.ToStringMap()) {
+		r.warn("`%s` is false: nothing is queued or batched, each request goes straight to the wrapped exporter; leave it out to batch",
+			at.under(keyQueue).key("enabled"))
+	}
+}
+
+// checkInner checks what the wrapped block says of the queue and of retries. It
+// takes both for what exporterhelper has under these keys: the factory, which
+// would tell, is not known before Start.
+func (c *Config) checkInner() error {
+	if c.Exporter.check() != nil {
+		return nil
+	}
+	at := c.Exporter.path()
+	return errors.Join(
+		c.checkInnerBlock(keyQueue, at, c.queueOutside, c.checkInnerQueue),
+		c.checkInnerBlock(keyRetry, at, c.retryOutside, c.checkInnerRetry),
+	)
+}
+
+// checkInnerBlock checks a block of ours inside the wrapped one. Beside one
+// outside it may only say that it is off, so that there is one of it.
+func (c *Config) checkInnerBlock(key string, at path, outside func() bool, decoded func(*confmap.Conf, path) error) error {
+	said := c.Exporter.says(key)
+	if said == nil {
+		return nil
+	}
+	if outside() && !isOff(said) {
+		return bothPlaces(key, at)
+	}
+	inner := confmap.NewFromStringMap(said)
+	dropNulls(inner)
+	if err := checkWritten(inner.ToStringMap(), key, at); err != nil {
+		return err
+	}
+	if err := decoded(inner, at); err != nil {
+		return fmt.Errorf("`%s`: %w", at.key(key), err)
+	}
+	return nil
+}
+
+// checkInnerQueue checks the values of a queue block. What the exporter's authors
+// chose for its gaps is not known yet, so a size that is not written is not
+// compared.
+func (c *Config) checkInnerQueue(inner *confmap.Conf, at path) error {
+	base := newDefaultQueueConfig()
+	base.QueueSize = math.MaxInt64
+	q, err := decodeQueue(inner, base)
+	if err != nil {
+		return err
+	}
+	there := *c
+	there.SendingQueue = q
+	return there.checkQueue(at)
+}
+
+func (c *Config) checkInnerRetry(inner *confmap.Conf, _ path) error {
+	r, err := decodeRetry(inner, configretry.NewDefaultBackOffConfig())
+	if err != nil {
+		return err
+	}
+	return r.Validate()
 }
 
 func bothPlaces(key string, at path) error {
@@ -210,7 +281,8 @@ func tuned(q QueueConfig, theirs theirQueue) QueueConfig {
 	setIf(&q.Sizer, theirs.Sizer, theirs.Sizer.String() != "")
 	q.QueueSize = theirs.QueueSize
 	setIf(&q.NumConsumers, theirs.NumConsumers, theirs.NumConsumers > 0)
-	q.BlockOnOverflow, q.WaitForResult, q.StorageID = theirs.BlockOnOverflow, theirs.WaitForResult, theirs.StorageID
+	// Whether callers wait for the result is only what somebody wrote.
+	q.BlockOnOverflow, q.StorageID = theirs.BlockOnOverflow, theirs.StorageID
 	if b := *theirs.Batch.GetOrInsertDefault(); b.FlushTimeout > 0 {
 		q.Batch = configoptional.Some(tunedBatch(*q.Batch.Get(), b))
 	}

@@ -54,6 +54,8 @@ type queueSettings struct {
 	slots           int   // calls into the wrapped exporter at the same time
 	blockOnOverflow bool
 	waitForResult   bool
+	dropOldest      bool          // a full queue gives up its oldest data
+	maxAge          time.Duration // 0: data does not expire
 	batch           batchSettings
 }
 

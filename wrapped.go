@@ -45,7 +45,8 @@ func (w *WrappedConfig) Unmarshal(conf *confmap.Conf) error {
 	return nil
 }
 
-// Marshal shows the keys of the block, and none of its values.
+// Marshal shows the keys of the block. Its values show up only where somebody
+// asks for secrets, as in `print-config --mode=unredacted`.
 func (w WrappedConfig) Marshal(conf *confmap.Conf) error {
 	if w.conf == nil {
 		return nil
@@ -72,11 +73,26 @@ func mask(value any) any {
 		}
 		return masked
 	}
-	return "[REDACTED]"
+	return secret(fmt.Sprint(value))
 }
 
+// secret is a text that marshals as redacted, but where confmap is told to show
+// secrets: then it passes over the MarshalText of texts.
+type secret string
+
+const redacted = "[REDACTED]"
+
+// MarshalText implements encoding.TextMarshaler.
+func (secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// String hides the text from fmt.
+func (secret) String() string { return redacted }
+
+// GoString hides the text from %#v.
+func (secret) GoString() string { return redacted }
+
 // String names the wrapped exporter only.
-func (w WrappedConfig) String() string { return w.ID.String() + " [REDACTED]" }
+func (w WrappedConfig) String() string { return w.ID.String() + " " + redacted }
 
 // GoString is String, for %#v.
 func (w WrappedConfig) GoString() string { return w.String() }
@@ -110,6 +126,19 @@ func (w *WrappedConfig) path() path { return path("").under(keyExporter).under(w
 
 // block returns the wrapped exporter's own block, for the caller to change.
 func (w *WrappedConfig) block() (*confmap.Conf, error) { return w.conf.Sub(w.keys[0]) }
+
+// says returns what the block says under a key of ours; nil for nothing.
+func (w *WrappedConfig) says(key string) map[string]any {
+	if len(w.keys) != 1 {
+		return nil
+	}
+	block, err := w.block()
+	if err != nil {
+		return nil
+	}
+	said, _ := block.Get(key).(map[string]any)
+	return said
+}
 
 // wrapped is what it takes to create the wrapped exporter.
 type wrapped struct {
@@ -176,8 +205,9 @@ func (r *resolved) decode(block *confmap.Conf, at path) error {
 	if q := r.effective.SendingQueue.Get(); q != nil {
 		slots = q.NumConsumers
 	}
-	kept = append(kept, silenceQueues(r.wrapped.config, block.ToStringMap(), slots)...)
-	if err := r.reportKept(kept, at); err != nil {
+	found := silence(r.wrapped.config, block.ToStringMap(), slots)
+	r.warnOfRetries(found.retries, at)
+	if err := r.reportKept(append(kept, found.queues...), at); err != nil {
 		return err
 	}
 	return r.wrapped.validate()
@@ -188,6 +218,26 @@ func (r *resolved) decode(block *confmap.Conf, at path) error {
 // of a nested key its whole path.
 func (w *wrapped) validate() error {
 	return confmap.Validate(map[string]map[string]component.Config{keyExporter: {w.id.String(): w.config}})
+}
+
+// usualMaxBytes is `max_bytes` by the type of the wrapped exporter, where nobody
+// wrote it: what the receivers of its protocol take by default (4 MiB of gRPC, the
+// 1 MB of a Kafka broker), less some room, so that merged batches are not refused.
+var usualMaxBytes = map[string]int64{
+	"otlp_grpc": 4_000_000,
+	"otlp":      4_000_000, // the old name of the same
+	"kafka":     900_000,
+}
+
+// boundFor sets the `max_bytes` that nobody wrote. A size in bytes above that is
+// the word of somebody who knows the receiver.
+func (b *BatchConfig) boundFor(typ component.Type) {
+	usual, known := usualMaxBytes[typ.String()]
+	inBytes := b.Sizer == exporterhelper.RequestSizerTypeBytes
+	if !known || b.maxBytesWritten || b.MaxBytes != 0 || inBytes && max(b.MinSize, b.MaxSize) > usual {
+		return
+	}
+	b.MaxBytes = usual
 }
 
 // fitQueue settles what of the queue nobody wrote, and checks the whole.
@@ -203,6 +253,7 @@ func (r *resolved) fitQueue(at path) error {
 			r.warn("`%s` is bytes and `%s` is not set: its default means %d bytes then, which is a batch of few items; set it",
 				key.key("sizer"), key.key("min_size"), b.MinSize)
 		}
+		b.boundFor(r.wrapped.id.Type())
 		b.lowerMinSize(q)
 	}
 	return r.effective.checkQueue(at)

@@ -107,7 +107,11 @@ func (h *factoryHost) GetFactory(kind component.Kind, typ component.Type) compon
 // resolveWith loads a block and resolves it in a host with the factories.
 func resolveWith(t *testing.T, yaml string, factories ...exporter.Factory) (*resolved, error) {
 	t.Helper()
-	return loadConfig(t, yaml).resolve(lookupFrom(hostOf(factories...), nil))
+	c, err := decodeConfig(confOf(t, yaml))
+	if err != nil {
+		return nil, err
+	}
+	return c.resolve(lookupFrom(hostOf(factories...), nil))
 }
 
 func mustResolve(t *testing.T, yaml string, factories ...exporter.Factory) *resolved {
