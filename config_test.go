@@ -4,10 +4,12 @@
 package batcherexporter
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,7 +96,7 @@ func TestConfig_Defaults(t *testing.T) {
 	assert.Equal(t, time.Duration(0), c.Timeout)
 	assert.Equal(t, 20*time.Second, c.DrainTimeout)
 	assert.Equal(t, configretry.NewDefaultBackOffConfig(), c.Retry)
-	assert.Equal(t, RefusalsConfig{Isolate: "auto", MaxAttempts: 64}, c.Refusals)
+	assert.Equal(t, RefusalsConfig{Isolate: "auto", MaxAttempts: 64, Destination: "keep"}, c.Refusals)
 	q := c.SendingQueue.Get()
 	require.NotNil(t, q)
 	assert.Equal(t, exporterhelper.RequestSizerTypeRequests, q.Sizer)
@@ -132,7 +134,7 @@ func TestConfig_EveryKey(t *testing.T) {
 		Sizer: exporterhelper.RequestSizerTypeItems, QueueSize: 100000, NumConsumers: 7, BlockOnOverflow: true, WaitForResult: true,
 		Batch: configoptional.Some(BatchConfig{
 			Sizer: exporterhelper.RequestSizerTypeItems, MinSize: 1000, MaxSize: 2000, MaxBytes: 4000000, FlushTimeout: 300 * time.Millisecond,
-			Oversize: OversizeDrop, Partition: PartitionConfig{CacheSize: 500, IdleTimeout: time.Minute, MaxShare: 1}, fallbackMinSize: -1,
+			Oversize: OversizeDrop, Partition: PartitionConfig{CacheSize: 500, IdleTimeout: time.Minute, MaxShare: 1}, maxBytesWritten: true, fallbackMinSize: -1,
 		}),
 	}, *c.SendingQueue.Get())
 }
@@ -238,6 +240,9 @@ func sameQueue(t *testing.T, theirs configoptional.Optional[theirQueue], ours co
 		return
 	}
 	want, got := *theirs.Get(), *ours.Get()
+	if strings.Contains(yaml, "sizer") && !strings.Contains(yaml, "queue_size") {
+		want.QueueSize = got.QueueSize // by our own rule
+	}
 	assert.Equal(t, []any{want.Sizer, want.QueueSize, want.NumConsumers, want.BlockOnOverflow, want.WaitForResult, want.StorageID},
 		[]any{got.Sizer, got.QueueSize, got.NumConsumers, got.BlockOnOverflow, got.WaitForResult, got.StorageID}, yaml)
 	b := got.Batch.Get()
@@ -379,4 +384,69 @@ func TestConfig_PrintsNoSecret(t *testing.T) {
 		assert.NotContains(t, text, "31337")
 	}
 	assert.Contains(t, fmt.Sprintf("%+v", c), "otlp_grpc")
+}
+
+// Where secrets are asked for, confmap takes the text of a value and passes over
+// its MarshalText: the block shows then.
+func TestConfig_UnredactedShowsWrappedBlock(t *testing.T) {
+	conf := confmap.New()
+	require.NoError(t, loadConfig(t, withSecrets).Exporter.Marshal(conf))
+	for key, want := range map[string]string{
+		"otlp_grpc::endpoint": "s3cret", "otlp_grpc::port": "31337", "otlp_grpc::headers::authorization": "s3cret", "otlp_grpc::insecure": "true",
+	} {
+		value := reflect.ValueOf(conf.Get(key))
+		require.Equal(t, reflect.String, value.Kind(), key)
+		assert.Implements(t, (*encoding.TextMarshaler)(nil), value.Interface(), key)
+		assert.Equal(t, want, value.String(), key)
+	}
+	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %q", conf.ToStringMap(), conf.ToStringMap(), conf.ToStringMap(), conf.ToStringMap()), "s3cret")
+}
+
+// A queue of which only the sizer is written has a size that makes sense in it.
+func TestConfig_QueueSizeBySizer(t *testing.T) {
+	f := func(yaml string, want int64) {
+		t.Helper()
+		assert.Equal(t, want, loadConfig(t, "exporter: {sink: }\nsending_queue: "+yaml).SendingQueue.Get().QueueSize, yaml)
+	}
+	f("{}", 1000)
+	f("{sizer: requests}", 1000)
+	f("{sizer: items}", 100_000)
+	f("{sizer: items, queue_size: }", 100_000)
+	f("{sizer: bytes}", 134_217_728)
+	f("{sizer: bytes, batch: {min_size: 10000}}", 134_217_728)
+	f("{sizer: bytes, queue_size: 1000}", 1000)
+	f("{sizer: items, queue_size: 7}", 7)
+	f("{batch: {sizer: bytes}}", 1000)
+}
+
+func TestConfig_WholeNumbers(t *testing.T) {
+	q := loadConfig(t, "exporter: {sink: }\nsending_queue: {queue_size: 1e3, num_consumers: 1e1, batch: {min_size: 1_000, max_bytes: 4.0e6}}").SendingQueue.Get()
+	assert.Equal(t, []int64{1000, 10, 1000, 4_000_000}, []int64{q.QueueSize, int64(q.NumConsumers), q.Batch.Get().MinSize, q.Batch.Get().MaxBytes})
+}
+
+// The keys of ours reach what they are for.
+func TestConfig_ReachesTheQueue(t *testing.T) {
+	set := queueSettingsOf(loadConfig(t, "exporter: {sink: }\nsending_queue: {max_age: 1h, drop_oldest_on_overflow: true}"))
+	assert.Equal(t, time.Hour, set.maxAge)
+	assert.True(t, set.dropOldest)
+}
+
+// The collector asks before it is known what the wrapped exporter is.
+func TestConfig_Batches(t *testing.T) {
+	f := func(yaml string, want bool) {
+		t.Helper()
+		assert.Equal(t, want, loadConfig(t, yaml).batches(), yaml)
+	}
+	f("exporter: {sink: }", true)
+	f("exporter: {sink: {}}", true)
+	f("exporter: {sink: }\nsending_queue: {enabled: false}", false)
+	f("exporter: {sink: }\nsending_queue: {batch: {enabled: false}}", false)
+	f("exporter: {sink: {sending_queue: }}", true)
+	f("exporter: {sink: {sending_queue: {queue_size: 5}}}", true)
+	f("exporter: {sink: {sending_queue: {batch: }}}", true)
+	f("exporter: {sink: {sending_queue: {enabled: false}}}", false)
+	f("exporter: {sink: {sending_queue: {batch: {enabled: false}}}}", false)
+	f("exporter: {sink: {sending_queue: {enabled: false}}}\nsending_queue: {}", true)
+	f("exporter: {sink: {sending_queue: {enabled: false}}}\nsending_queue: {enabled: false}", false)
+	f("exporter: {sink: {sending_queue: {enabled: false}}}\nsending_queue: {batch: {enabled: false}}", false)
 }

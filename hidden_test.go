@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/config/configretry"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 )
@@ -209,7 +210,7 @@ func TestHidden_QueuesMadeInCode(t *testing.T) {
 func TestHidden_OddConfigurations(t *testing.T) {
 	var missing *deepConfig
 	for _, config := range []component.Config{nil, missing, struct{}{}, child{Queue: on()}, 5, &map[string]child{"a": {"", on()}}} {
-		assert.Empty(t, silence(config, nil, 1))
+		assert.Zero(t, silence(config, nil, 1))
 	}
 	type mixed struct {
 		Fixed    map[string]string
@@ -218,9 +219,57 @@ func TestHidden_OddConfigurations(t *testing.T) {
 		Off      configoptional.Optional[child]
 		private
 	}
-	assert.Empty(t, silence(&mixed{Text: configoptional.Some("x")}, nil, 1))
-	assert.Empty(t, silence(mixed{Off: configoptional.Some(child{"", on()})}, nil, 1))
+	assert.Zero(t, silence(&mixed{Text: configoptional.Some("x")}, nil, 1))
+	assert.Zero(t, silence(mixed{Off: configoptional.Some(child{"", on()})}, nil, 1))
 }
 
 // private is an embedded interface, which nothing can be set in.
 type private interface{ f() }
+
+// balancer is a configuration with exporters inside, and their retries.
+type balancer struct {
+	Protocol struct {
+		OTLP struct {
+			Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
+		} `mapstructure:"otlp"`
+	} `mapstructure:"protocol"`
+	Pointer *configretry.BackOffConfig           `mapstructure:"pointer"`
+	List    []configretry.BackOffConfig          `mapstructure:"list"`
+	ByName  map[string]configretry.BackOffConfig `mapstructure:"by_name"`
+}
+
+func (b *balancer) retriesOn() []bool {
+	return []bool{b.Protocol.OTLP.Retry.Enabled, b.Pointer.Enabled, b.List[0].Enabled, b.ByName["a"].Enabled}
+}
+
+func newBalancer() component.Config {
+	b := &balancer{}
+	on := configretry.NewDefaultBackOffConfig()
+	b.Protocol.OTLP.Retry = on
+	b.Pointer = &on
+	b.List = []configretry.BackOffConfig{on}
+	b.ByName = map[string]configretry.BackOffConfig{"a": on}
+	return b
+}
+
+// Retries further down are off like queues, unless the block asks for them.
+func TestHidden_Retries(t *testing.T) {
+	f := func(block string, on []bool, key string) {
+		t.Helper()
+		r := mustResolve(t, "exporter: {balancer: "+block+"}", factoryOf("balancer", newBalancer))
+		assert.Equal(t, on, r.wrapped.config.(*balancer).retriesOn(), block)
+		if key == "" {
+			assert.Empty(t, r.warnings, block)
+			return
+		}
+		require.Len(t, r.warnings, 1, block)
+		assert.Contains(t, r.warnings[0], "`exporter::balancer::"+key+"` are retries inside the wrapped exporter")
+	}
+	off := make([]bool, 4)
+	f("", off, "")
+	f("{protocol: {otlp: {retry_on_failure: {max_elapsed_time: 1m}}}}", off, "")
+	f("{protocol: {otlp: {retry_on_failure: {enabled: false}}}}", off, "")
+	f("{protocol: {otlp: {retry_on_failure: {enabled: true}}}}", []bool{true, false, false, false}, "protocol::otlp::retry_on_failure")
+	f("{pointer: {multiplier: 2}}", off, "")
+	f("{by_name: {a: {enabled: true}}}", []bool{false, false, false, true}, "by_name::a")
+}

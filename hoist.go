@@ -136,33 +136,34 @@ func (c *Config) checkInnerBlock(key string, at path, outside func() bool, decod
 	if err := checkWritten(inner.ToStringMap(), key, at); err != nil {
 		return err
 	}
-	if err := decoded(inner, at); err != nil {
-		return fmt.Errorf("`%s`: %w", at.key(key), err)
-	}
-	return nil
+	return decoded(inner, at)
 }
 
 // checkInnerQueue checks the values of a queue block. What the exporter's authors
 // chose for its gaps is not known yet, so a size that is not written is not
 // compared.
 func (c *Config) checkInnerQueue(inner *confmap.Conf, at path) error {
-	base := newDefaultQueueConfig()
-	base.QueueSize = math.MaxInt64
-	q, err := decodeQueue(inner, base)
+	q, err := decodeQueue(inner, newDefaultQueueConfig())
 	if err != nil {
-		return err
+		return fmt.Errorf("`%s`: %w", at.key(keyQueue), err)
+	}
+	if sized := q.Get(); sized != nil && !inner.IsSet("queue_size") {
+		sized.QueueSize = math.MaxInt64
 	}
 	there := *c
 	there.SendingQueue = q
 	return there.checkQueue(at)
 }
 
-func (c *Config) checkInnerRetry(inner *confmap.Conf, _ path) error {
+func (c *Config) checkInnerRetry(inner *confmap.Conf, at path) error {
 	r, err := decodeRetry(inner, configretry.NewDefaultBackOffConfig())
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.Validate()
 	}
-	return r.Validate()
+	if err != nil {
+		return fmt.Errorf("`%s`: %w", at.key(keyRetry), err)
+	}
+	return nil
 }
 
 func bothPlaces(key string, at path) error {

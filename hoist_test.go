@@ -170,7 +170,7 @@ func TestHoist_Errors(t *testing.T) {
 	}
 	// In both places.
 	f("exporter: {queued: {sending_queue: {queue_size: 7}}}\nsending_queue: {queue_size: 7}", "`sending_queue`", "`exporter::queued::sending_queue`")
-	f("exporter: {queued/a: {sending_queue: {enabled: false}}}\nsending_queue: {batch: {}}", "`sending_queue`", "`exporter::queued/a::sending_queue`")
+	f("exporter: {queued/a: {sending_queue: {enabled: true}}}\nsending_queue: {batch: {}}", "`sending_queue`", "`exporter::queued/a::sending_queue`")
 	f("exporter: {queued: {retry_on_failure: {enabled: true}}}\nretry_on_failure: {enabled: false}", "`retry_on_failure`", "`exporter::queued::retry_on_failure`")
 	f("exporter: {queued: {retry_on_failure: {}, sending_queue: {}}}\nretry_on_failure: {}\nsending_queue: {}", "`exporter::queued::sending_queue`", "`exporter::queued::retry_on_failure`")
 	// Invalid, with the path where it was written.
@@ -202,6 +202,70 @@ func TestHoist_ConfigByCode(t *testing.T) {
 	c.Retry.InitialInterval = time.Second
 	_, err = c.resolve(lookupFrom(hostOf(tunedFactory()), nil))
 	wantError(t, err, "`exporter::queued::sending_queue`", "`exporter::queued::retry_on_failure`")
+}
+
+// Off inside is no contradiction to a block outside, which holds. Alone, it means
+// what it says, and is told.
+func TestHoist_OffInside(t *testing.T) {
+	const inside = "exporter: {queued: {sending_queue: {enabled: false}, retry_on_failure: {enabled: false}}}\n"
+	f := func(yaml string, want hoisted) {
+		t.Helper()
+		r := mustResolve(t, yaml, queuedFactory())
+		assert.Equal(t, want, hoistedOf(r), yaml)
+		assert.False(t, r.wrapped.config.(*queuedConfig).Queue.HasValue(), yaml)
+		assert.False(t, r.wrapped.config.(*queuedConfig).Retry.Enabled, yaml)
+		assert.Empty(t, r.warnings, yaml)
+	}
+	f(inside+"sending_queue: {queue_size: 77}\nretry_on_failure: {initial_interval: 1s}", hoisted{77, 8192, 10, 200 * ms, 1000 * ms})
+	f(inside+"sending_queue: {}\nretry_on_failure: {}", hoisted{1000, 8192, 10, 200 * ms, 5000 * ms})
+	f(inside+"sending_queue: {enabled: false}\nretry_on_failure: {enabled: false}", hoisted{})
+	r := mustResolve(t, inside, queuedFactory())
+	assert.Equal(t, hoisted{}, hoistedOf(r))
+	require.Len(t, r.warnings, 1)
+	assert.Contains(t, r.warnings[0], "`exporter::queued::sending_queue::enabled` is false: nothing is queued or batched")
+}
+
+// What authors chose for a sizer stays with it; for another one it means nothing.
+func TestHoist_QueueSizeBySizer(t *testing.T) {
+	f := func(yaml string, factory exporter.Factory, want int64) {
+		t.Helper()
+		assert.Equal(t, want, mustResolve(t, yaml, factory).effective.SendingQueue.Get().QueueSize, yaml)
+	}
+	f("exporter: {queued: {sending_queue: {sizer: items}}}", queuedFactory(), 100_000)
+	f("exporter: {queued: {sending_queue: {sizer: bytes}}}", queuedFactory(), 128<<20)
+	f("exporter: {queued: {sending_queue: {sizer: items}}}", tunedFactory(), 50_000)
+	f("exporter: {queued: }\nsending_queue: {sizer: items}", tunedFactory(), 50_000)
+	f("exporter: {queued: {sending_queue: {sizer: bytes}}}", tunedFactory(), 128<<20)
+	f("exporter: {queued: {sending_queue: {sizer: requests}}}", tunedFactory(), 1000)
+}
+
+// Waiting for the result is only what somebody wrote.
+func TestHoist_WaitForResultIsWritten(t *testing.T) {
+	waits := queuedFactory(func(c *queuedConfig) { c.Queue.Get().WaitForResult = true })
+	assert.False(t, mustResolve(t, "exporter: {queued: {sending_queue: {queue_size: 7}}}", waits).effective.SendingQueue.Get().WaitForResult)
+	assert.True(t, mustResolve(t, "exporter: {queued: {sending_queue: {wait_for_result: true}}}", waits).effective.SendingQueue.Get().WaitForResult)
+}
+
+// Where nobody wrote it, batches stay below what receivers of the protocol take.
+func TestHoist_MaxBytesByType(t *testing.T) {
+	f := func(typ, queue string, want int64) {
+		t.Helper()
+		factory := factoryOf(typ, func() component.Config { return newQueuedConfig() })
+		for _, yaml := range []string{"exporter: {" + typ + ": }\nsending_queue: " + queue, "exporter: {" + typ + "/a: {sending_queue: " + queue + "}}"} {
+			q := mustResolve(t, yaml, factory).effective.SendingQueue.Get()
+			assert.Equal(t, want, q.Batch.Get().MaxBytes, yaml)
+		}
+	}
+	f("otlp_grpc", "{}", 4_000_000)
+	f("otlp", "{}", 4_000_000)
+	f("kafka", "{batch: {max_size: 10}}", 900_000)
+	f("other", "{}", 0)
+	f("otlp_grpc", "{batch: {max_bytes: 0}}", 0)
+	f("otlp_grpc", "{batch: {max_bytes: 5000000}}", 5_000_000)
+	f("otlp_grpc", "{batch: {sizer: bytes, max_size: 1000000}}", 4_000_000)
+	f("otlp_grpc", "{batch: {sizer: bytes, max_size: 5000000}}", 0)
+	f("otlp_grpc", "{batch: {sizer: bytes, min_size: 5000000}}", 0)
+	f("otlp_grpc", "{batch: {sizer: items, min_size: 5000000}}", 4_000_000)
 }
 
 // Bytes with a min_size that nobody wrote mean 8192 bytes, as upstream, which is
