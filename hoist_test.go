@@ -179,13 +179,13 @@ func TestHoist_Errors(t *testing.T) {
 	f("exporter: {queued: {sending_queue: {batch: {flush_timeout: 200}}}}", "`exporter::queued::sending_queue::batch::flush_timeout` is 200 without a unit")
 	f("exporter: {queued: {sending_queue: {batch: {min_size: 5, max_size: 4}}}}", "`exporter::queued::sending_queue::batch::min_size` is 5", "`exporter::queued::sending_queue::batch::max_size`, which is 4")
 	f("exporter: {queued: {sending_queue: {storage: file_storage}}}", "`exporter::queued::sending_queue::storage` is not yet supported")
-	f("exporter: {queued: {sending_queue: {queue_size: many}}}", "`exporter::queued::sending_queue`", "queue_size")
+	f("exporter: {queued: {sending_queue: {queue_size: many}}}", "`exporter::queued::sending_queue::queue_size` is \"many\"")
 	f("exporter: {queued: {sending_queue: 5}}", "`exporter::queued::sending_queue`", "block")
 	f("exporter: {queued: {retry_on_failure: true}}", "`exporter::queued::retry_on_failure`", "block")
 	f("exporter: {queued: {retry_on_failure: {initial: 5s}}}", "`exporter::queued::retry_on_failure::initial` is not a key")
 	f("exporter: {queued: {retry_on_failure: {max_elapsed_time: 300}}}", "`exporter::queued::retry_on_failure::max_elapsed_time` is 300 without a unit")
 	f("exporter: {queued: {retry_on_failure: {multiplier: -1}}}", "`exporter::queued::retry_on_failure`", "multiplier")
-	f("exporter: {queued: {retry_on_failure: {multiplier: many}}}", "`exporter::queued::retry_on_failure`", "multiplier")
+	f("exporter: {queued: {retry_on_failure: {multiplier: many}}}", "`exporter::queued::retry_on_failure::multiplier` is \"many\"")
 }
 
 // A queue that code put into the configuration is as it is, and was said.
