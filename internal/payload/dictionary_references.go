@@ -4,6 +4,9 @@
 package payload // import "github.com/pullbatch/batcherexporter/internal/payload"
 
 import (
+	"math"
+	"sync"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
@@ -16,17 +19,31 @@ import (
 //
 // They would point to something else in the dictionary of another batch.
 
-// references collects the attributes that have some.
+// references collects the values that have some: maps of attributes first.
 type references struct {
 	dictionary pprofile.ProfilesDictionary
 	maps       []pcommon.Map
-	values     []pcommon.Value
-	probe      pprofile.ResourceProfiles
+	values     []pcommon.Value // copies of the maps, and values of the dictionary
+	room       int             // for the texts of the values
 }
+
+const (
+	// textRoom bounds what the values in the dictionary become as texts, beyond
+	// expansion times the size of the message. All references to a text may lead
+	// to one that is long: 80 kB would become 400 MB. Real ones share little, since
+	// the attributes of a dictionary differ; what is above the bound gets no text.
+	textRoom  = 1 << 20
+	expansion = 16
+
+	// decodableDepth is how deep pdata reads the value of an attribute, counted as
+	// pdata does: three for a map in a map, and two for a list.
+	decodableDepth = 100
+)
 
 // resolveReferences turns the references in attributes into texts. A reference in
 // the dictionary that points nowhere makes an empty value: readers refuse a whole
-// request for one of them. (Elsewhere pdata lets none in.)
+// request for one of them. (Elsewhere pdata lets none in.) It costs as much as the
+// message is long, whatever is in it.
 func resolveReferences(data pprofile.Profiles) {
 	if data.IsReadOnly() {
 		return
@@ -39,11 +56,13 @@ func resolveReferences(data pprofile.Profiles) {
 		}
 	}
 	for _, a := range data.Dictionary().AttributeTable().All() {
-		if mayRefer(a.Value()) && (a.KeyStrindex() != 0 || a.UnitStrindex() != 0) {
-			f.addValue(a.Value())
+		if mayRefer(a.Value()) && refers(a.Value()) {
+			f.values = append(f.values, a.Value())
 		}
 	}
-	f.resolve()
+	if len(f.values) > 0 {
+		f.resolve(textRoom + expansion*profileSizer.ProfilesSize(data))
+	}
 }
 
 // mayRefer says whether there is anything that looks empty in a value.
@@ -72,93 +91,178 @@ func mayReferAny(m pcommon.Map) bool {
 	return false
 }
 
+// probes hold one attribute in a dictionary, to be sized. Each request has a null
+// attribute, which looks like a reference.
+var probes = sync.Pool{New: func() any {
+	probe := pprofile.NewProfiles()
+	probe.Dictionary().AttributeTable().AppendEmpty()
+	return probe
+}}
+
+// refers says whether a value is larger than what can be seen of it.
+func refers(v pcommon.Value) bool {
+	probe := probes.Get().(pprofile.Profiles)
+	defer probes.Put(probe)
+	value := probe.Dictionary().AttributeTable().At(0).Value()
+	v.CopyTo(value)
+	size := profileSizer.ProfilesSize(probe)
+	pcommon.NewValueEmpty().CopyTo(value) // keeps nothing alive
+	return size > framed(framed(framed(valueSize(v))))
+}
+
 func (f *references) addMap(m pcommon.Map) {
-	if mayReferAny(m) && f.refers(m) {
-		f.maps = append(f.maps, m)
-	}
-}
-
-func (f *references) addValue(v pcommon.Value) {
-	if f.refers(single(v)) {
-		f.values = append(f.values, v)
-	}
-}
-
-// refers says whether a map is larger than what can be seen of it.
-func (f *references) refers(m pcommon.Map) bool {
-	if f.probe == (pprofile.ResourceProfiles{}) {
-		f.probe = pprofile.NewProfiles().ResourceProfiles().AppendEmpty()
-	}
-	m.CopyTo(f.probe.Resource().Attributes())
-	visible := 0
-	for k, v := range m.All() {
-		visible += framed(packed(len(k)) + framed(valueSize(v)))
-	}
-	return profileSizer.ResourceProfilesSize(f.probe) > framed(visible)
-}
-
-// resolve resolves all at once, since each time costs as much as the dictionary
-// has strings, and one by one only if some point nowhere.
-func (f *references) resolve() {
-	all := f.maps
-	for _, v := range f.values {
-		all = append(all, single(v))
-	}
-	if len(all) == 0 {
+	if !mayReferAny(m) {
 		return
 	}
-	if resolved, ok := f.readBack(all...); ok {
-		for i, m := range resolved {
-			f.store(i, m)
+	v := pcommon.NewValueMap()
+	m.CopyTo(v.Map())
+	if refers(v) {
+		f.maps, f.values = append(f.maps, m), append(f.values, v)
+	}
+}
+
+// resolve puts a text where a value is nothing but a reference, and has pdata do
+// it all at once where references are further down. Those that pdata would refuse
+// are sorted out before, by what they are when marshalled: to find them by trial
+// would cost all of the strings for each. The room is for values of the dictionary:
+// of other texts pdata makes references again.
+func (f *references) resolve(room int) {
+	var nested []int
+	f.room = math.MaxInt
+	for i, encoded := range f.encode() {
+		if i == len(f.maps) {
+			f.room = room
 		}
-		return
-	}
-	for i, m := range all {
-		if resolved, ok := f.readBack(m); ok {
-			f.store(i, resolved[0])
-		} else if i >= len(f.maps) {
-			f.store(i, single(pcommon.NewValueEmpty()))
+		left := f.room
+		switch text, whole := onlyReference(encoded); {
+		case !f.resolvable(encoded, 1):
+			f.store(i, pcommon.NewValueEmpty())
+			f.room = left
+		case whole:
+			f.values[i].SetStr(f.dictionary.StringTable().At(int(text)))
+		default:
+			nested = append(nested, i)
 		}
 	}
-}
-
-// store puts a resolved map in the place of the i-th that was collected.
-func (f *references) store(i int, resolved pcommon.Map) {
-	if i < len(f.maps) {
-		resolved.MoveTo(f.maps[i])
-		return
-	}
-	for _, v := range resolved.All() {
-		v.CopyTo(f.values[i-len(f.maps)])
+	if len(nested) > 0 {
+		f.readBack(nested)
 	}
 }
 
-// readBack writes and reads the maps as attributes of resources, which is the
-// only way to have pdata resolve them.
-func (f *references) readBack(maps ...pcommon.Map) ([]pcommon.Map, bool) {
+// store puts a resolved value in the place of the i-th. Maps of attributes stay as
+// they are if they cannot be resolved.
+func (f *references) store(i int, resolved pcommon.Value) {
+	if i >= len(f.maps) {
+		resolved.CopyTo(f.values[i])
+	} else if resolved.Type() == pcommon.ValueTypeMap {
+		resolved.Map().MoveTo(f.maps[i])
+	}
+}
+
+// encode returns the values as they are when marshalled, with their references.
+func (f *references) encode() [][]byte {
 	sent := pprofile.NewProfiles()
-	f.dictionary.StringTable().CopyTo(sent.Dictionary().StringTable())
-	for _, m := range maps {
-		m.CopyTo(sent.ResourceProfiles().AppendEmpty().Resource().Attributes())
+	table := sent.Dictionary().AttributeTable()
+	table.EnsureCapacity(len(f.values))
+	for _, v := range f.values {
+		v.CopyTo(table.AppendEmpty().Value())
 	}
 	message, err := profileSizer.MarshalProfiles(sent)
 	if err != nil {
-		return nil, false
+		return nil // cannot be: pdata leaves the attributes of a dictionary alone
 	}
-	read, err := (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(message)
-	if err != nil {
-		return nil, false
+	encoded := make([][]byte, 0, len(f.values))
+	for dictionary := range fields(message, 2) {
+		for attribute := range fields(dictionary.content, 6) {
+			for value := range fields(attribute.content, 2) {
+				encoded = append(encoded, value.content)
+			}
+		}
 	}
-	resolved := make([]pcommon.Map, 0, len(maps))
-	for _, r := range read.ResourceProfiles().All() {
-		resolved = append(resolved, r.Resource().Attributes())
-	}
-	return resolved, true
+	return encoded
 }
 
-// single is a map with a copy of one value.
-func single(v pcommon.Value) pcommon.Map {
-	m := pcommon.NewMap()
-	v.CopyTo(m.PutEmpty("value"))
-	return m
+// onlyReference is the reference that makes up a marshalled value.
+func onlyReference(value []byte) (text int32, ok bool) {
+	for field := range fields(value, valueReference) {
+		return field.index(), true
+	}
+	return 0, false
+}
+
+// resolvable says whether pdata resolves a marshalled value, and takes its texts
+// off the room.
+func (f *references) resolvable(value []byte, depth int) bool {
+	if depth >= decodableDepth {
+		return false
+	}
+	for field := range fields(value, anyField) {
+		switch field.number {
+		case valueReference:
+			if !f.resolvableText(field.index()) {
+				return false
+			}
+		case valueList, valueMap:
+			if depth+1 >= decodableDepth {
+				return false
+			}
+			for e := range fields(field.content, 1) {
+				if field.number == valueList && !f.resolvable(e.content, depth+2) ||
+					field.number == valueMap && !f.resolvableEntry(e.content, depth+2) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (f *references) resolvableEntry(entry []byte, depth int) bool {
+	named := false
+	for field := range fields(entry, anyField) {
+		switch field.number {
+		case entryKey:
+			named = len(field.content) > 0
+		case entryValue:
+			if !f.resolvable(field.content, depth+1) {
+				return false
+			}
+		case entryReference:
+			if i := field.index(); i != 0 && (named || !f.resolvableText(i)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (f *references) resolvableText(i int32) bool {
+	texts := f.dictionary.StringTable()
+	if i < 0 || int(i) >= texts.Len() {
+		return false
+	}
+	f.room -= len(texts.At(int(i)))
+	return f.room >= 0
+}
+
+// readBack writes and reads values as attributes of resources, which is the only
+// way to have pdata resolve them.
+func (f *references) readBack(nested []int) {
+	sent := pprofile.NewProfiles()
+	f.dictionary.StringTable().CopyTo(sent.Dictionary().StringTable())
+	for _, i := range nested {
+		f.values[i].CopyTo(sent.ResourceProfiles().AppendEmpty().Resource().Attributes().PutEmpty("value"))
+	}
+	var read pprofile.Profiles
+	message, err := profileSizer.MarshalProfiles(sent)
+	if err == nil {
+		read, err = (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(message)
+	}
+	for n, i := range nested {
+		resolved := pcommon.NewValueEmpty()
+		if err == nil {
+			resolved, _ = read.ResourceProfiles().At(n).Resource().Attributes().Get("value")
+		}
+		f.store(i, resolved)
+	}
 }
