@@ -29,6 +29,8 @@ type remap struct {
 	// had their own references marked.
 	needed   [tableCount][]int32
 	followed [tableCount]int
+
+	steps int // that were taken since it was new: references looked at, roughly
 }
 
 const wanted int32 = -1
@@ -54,7 +56,7 @@ func newRemap(src dictionary) *remap {
 
 func (r *remap) release() {
 	r.reset()
-	r.src = dictionary{}
+	r.src, r.steps = dictionary{}, 0
 	remaps.Put(r)
 }
 
@@ -78,6 +80,7 @@ func (r *remap) want(t table, i int32) {
 }
 
 func (r *remap) wantAll(t table, list pcommon.Int32Slice) {
+	r.steps += list.Len()
 	for n := range list.Len() {
 		r.want(t, list.At(n))
 	}
@@ -123,6 +126,7 @@ func (r *remap) complete() {
 
 // follow marks what one entry refers to.
 func (r *remap) follow(t table, i int) {
+	r.steps++
 	switch t {
 	case attributeTable:
 		a := r.src.attributes.At(i)
@@ -141,6 +145,7 @@ func (r *remap) follow(t table, i int) {
 		l := r.src.locations.At(i)
 		r.want(mappingTable, l.MappingIndex())
 		r.wantAll(attributeTable, l.AttributeIndices())
+		r.steps += l.Lines().Len()
 		for n := range l.Lines().Len() {
 			r.want(functionTable, l.Lines().At(n).FunctionIndex())
 		}

@@ -36,6 +36,8 @@ type sizer struct {
 	// shift is 1 for a table that lacks the null entry: a copy has it, and all
 	// else stands one place later.
 	shift [tableCount]int
+	// sizes are those of all entries, if they are kept, and 0 for null ones.
+	sizes [tableCount][]int
 }
 
 func newSizer(d pprofile.ProfilesDictionary, limit int) sizer {
@@ -104,6 +106,41 @@ func (z *sizer) entry(t table, i int32) int {
 	default:
 		return framed(z.list(locationTable, z.src.stacks.At(at).LocationIndices()))
 	}
+}
+
+// keepSizes makes size a matter of looking up, however large the entries are: a
+// list in one may be as long as the message, and be needed by each sample.
+func (z *sizer) keepSizes() {
+	for t := range tableCount {
+		sizes := make([]int, z.length[t])
+		for i := range sizes {
+			if !z.src.isNull(t, int32(i)) {
+				sizes[i] = z.entry(t, int32(i))
+			}
+		}
+		z.sizes[t] = sizes
+	}
+}
+
+// size is entry for one that is not null.
+func (z *sizer) size(t table, i int32) int {
+	if z.sizes[t] == nil {
+		return z.entry(t, i)
+	}
+	return z.sizes[t][i]
+}
+
+// all is the size of all entries that are not null.
+func (z *sizer) all() int {
+	size := 0
+	for t := range tableCount {
+		for i := range int32(z.length[t]) {
+			if z.sizes[t] != nil || !z.src.isNull(t, i) {
+				size += z.size(t, i)
+			}
+		}
+	}
+	return size
 }
 
 func (z *sizer) location(l pprofile.Location) int {

@@ -23,14 +23,22 @@ type meter struct {
 	sizer
 	bare  *profilesBare
 	limit int
-	texts int // bytes for references to the texts in attributes, up to now
+	texts int // number of texts in attributes, up to now
 
 	ix       *Index // nil if only the whole is asked for
 	recent   [len(recentShares)]recent
 	one      *remap            // marks what one entry needs
 	closures [tableCount][]int // bytes of that; 0 if not known
-	entries  int               // bytes of the dictionary of a piece, at the most
+	sums     [tableCount][]int // upper bounds of closures, once they took too many steps
+	maxSteps int
+	total    int // bytes of all entries of the dictionary
+	entries  int // bytes of the dictionary of a piece, at the most
 }
+
+// stepsPerByte bounds what each of the walks through a dictionary may cost, in
+// proportion to the message: any number of stacks may share a location with any
+// number of attributes. Ordinary data takes one to five.
+const stepsPerByte = 16
 
 type profilesBare = bare[
 	pprofile.Profiles,
@@ -52,20 +60,26 @@ func (m *meter) cost(data pprofile.Profiles) int { return m.whole(data, m.reques
 
 // whole is the cost of data whose resources have a size of merged.
 func (m *meter) whole(data pprofile.Profiles, merged int) int {
-	entries := nullEntries
-	for t := range tableCount {
-		for i := range int32(m.length[t]) {
-			if !m.src.isNull(t, i) {
-				entries += m.entry(t, i)
-			}
-		}
-	}
+	entries := nullEntries + m.all()
 	merged += m.prefix(entries) + entries
-	alone := profileSizer.ProfilesSize(data) + m.texts
-	if m.texts > 0 {
-		alone += maxPrefixGrowth
+	return max(profileSizer.ProfilesSize(data)+m.growth(), merged)
+}
+
+// growth is by how much data becomes larger at the most when it is marshalled as
+// it is: its table of strings may hold more than one of a batch, since nothing
+// keeps a sender from any number of empty ones, or not even the first of them.
+func (m *meter) growth() int {
+	size := 0
+	if m.limit > 0 && m.length[stringTable] == 0 {
+		size += framed(0)
 	}
-	return max(alone, merged)
+	if m.texts > 0 {
+		size += m.texts * (1 + max(m.width[stringTable], varintLen(m.length[stringTable]+m.texts)))
+	}
+	if size > 0 {
+		size += maxPrefixGrowth
+	}
+	return size
 }
 
 // prefix is the size of tag and length prefix of the dictionary.
@@ -74,19 +88,22 @@ func (m *meter) prefix(entries int) int { return 1 + varintLen(max(entries, m.li
 // index makes the index of data.
 func (m *meter) index(data pprofile.Profiles) *Index {
 	m.ix = newIndex(data.SampleCount(), profileBounds)
-	m.begin()
+	m.begin(stepsPerByte * profileSizer.ProfilesSize(data))
 	defer m.end()
 	merged := m.request(data)
 	for i := range m.ix.bounds {
-		m.ix.bounds[i].base = m.prefix(m.entries) + nullEntries
+		m.ix.bounds[i].base = m.prefix(min(m.entries, nullEntries+m.total)) + nullEntries
 	}
 	m.ix.finish().whole = m.whole(data, merged)
 	return m.ix
 }
 
-func (m *meter) begin() {
+func (m *meter) begin(maxSteps int) {
+	m.keepSizes()
+	m.total, m.maxSteps = m.all(), maxSteps
 	for n, share := range recentShares {
 		m.recent[n] = newRecent(m.src, m.limit/share)
+		m.recent[n].all, m.recent[n].maxSteps = m.total, maxSteps
 		m.ix.bounds[recentBound+n].shared = make([]int, 1, cap(m.ix.bounds[recentBound+n].cum))
 	}
 	m.one = newRemap(m.src)
@@ -159,9 +176,9 @@ func (m *meter) textReferences(attrs pcommon.Map) int {
 	if m.limit <= 0 {
 		return 0
 	}
-	size := countTexts(attrs) * (1 + m.width[stringTable])
-	m.texts += size
-	return size
+	texts := countTexts(attrs)
+	m.texts += texts
+	return texts * (1 + m.width[stringTable])
 }
 
 func countTexts(attrs pcommon.Map) int {
@@ -238,16 +255,44 @@ func (m *meter) closureOfList(attributes pcommon.Int32Slice) int {
 	return size
 }
 
-// closure is the size of an entry and of all that it needs, each counted once.
+// closure is the size of an entry and of all that it needs, each counted once, or
+// an upper bound of it if that has cost too much up to now.
 func (m *meter) closure(t table, i int32) int {
 	if i < 0 || int(i) >= m.length[t] {
 		return 0
 	}
 	if m.closures[t][i] == 0 {
-		m.one.want(t, i)
-		m.closures[t][i] = m.needed()
+		if m.one.steps > m.maxSteps {
+			m.closures[t][i] = m.sum(t, i)
+		} else {
+			m.one.want(t, i)
+			m.closures[t][i] = m.needed()
+		}
 	}
 	return m.closures[t][i]
+}
+
+// sum is the size of an entry and the sums of all to which it refers itself, but
+// not more than there is in the dictionary. For all entries together that costs
+// one look at each reference.
+func (m *meter) sum(t table, i int32) int {
+	if m.sums[t] != nil {
+		return m.sums[t][i]
+	}
+	for u := range tableCount {
+		m.sums[u] = make([]int, m.length[u])
+		for k, size := range m.sizes[u] {
+			m.one.follow(u, k)
+			for needed, all := range m.one.needed {
+				for _, n := range all {
+					size += m.sums[needed][n]
+				}
+			}
+			m.one.reset()
+			m.sums[u][k] = min(size, m.total)
+		}
+	}
+	return m.sums[t][i]
 }
 
 // needed is the size of what is marked in one, and of what that needs.
@@ -256,7 +301,7 @@ func (m *meter) needed() int {
 	size := 0
 	for t := range tableCount {
 		for _, i := range m.one.needed[t] {
-			size += m.entry(t, i)
+			size += m.size(t, i)
 		}
 	}
 	m.one.reset()
