@@ -99,6 +99,8 @@ var probes = sync.Pool{New: func() any {
 	return probe
 }}
 
+var nothing = pcommon.NewValueEmpty()
+
 // refers says whether a value is larger than what can be seen of it.
 func refers(v pcommon.Value) bool {
 	probe := probes.Get().(pprofile.Profiles)
@@ -106,7 +108,7 @@ func refers(v pcommon.Value) bool {
 	value := probe.Dictionary().AttributeTable().At(0).Value()
 	v.CopyTo(value)
 	size := profileSizer.ProfilesSize(probe)
-	pcommon.NewValueEmpty().CopyTo(value) // keeps nothing alive
+	nothing.CopyTo(value) // keeps none of v alive
 	return size > framed(framed(framed(valueSize(v))))
 }
 
@@ -136,7 +138,7 @@ func (f *references) resolve(room int) {
 		left := f.room
 		switch text, whole := onlyReference(encoded); {
 		case !f.resolvable(encoded, 1):
-			f.store(i, pcommon.NewValueEmpty())
+			f.store(i, nothing)
 			f.room = left
 		case whole:
 			f.values[i].SetStr(f.dictionary.StringTable().At(int(text)))
@@ -259,7 +261,7 @@ func (f *references) readBack(nested []int) {
 		read, err = (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(message)
 	}
 	for n, i := range nested {
-		resolved := pcommon.NewValueEmpty()
+		resolved := nothing
 		if err == nil {
 			resolved, _ = read.ResourceProfiles().At(n).Resource().Attributes().Get("value")
 		}

@@ -36,7 +36,7 @@ type sizer struct {
 	// shift is 1 for a table that lacks the null entry: a copy has it, and all
 	// else stands one place later.
 	shift [tableCount]int
-	// sizes are those of all entries, if they are kept, and 0 for null ones.
+	// sizes are those of the entries that were asked for, if they are kept.
 	sizes [tableCount][]int
 }
 
@@ -108,24 +108,21 @@ func (z *sizer) entry(t table, i int32) int {
 	}
 }
 
-// keepSizes makes size a matter of looking up, however large the entries are: a
-// list in one may be as long as the message, and be needed by each sample.
+// keepSizes makes size ask for each entry once: a list in one may be as long as the
+// message, and be needed by each sample.
 func (z *sizer) keepSizes() {
 	for t := range tableCount {
-		sizes := make([]int, z.length[t])
-		for i := range sizes {
-			if !z.src.isNull(t, int32(i)) {
-				sizes[i] = z.entry(t, int32(i))
-			}
-		}
-		z.sizes[t] = sizes
+		z.sizes[t] = make([]int, z.length[t])
 	}
 }
 
-// size is entry for one that is not null.
+// size is entry for one that is often asked for.
 func (z *sizer) size(t table, i int32) int {
 	if z.sizes[t] == nil {
 		return z.entry(t, i)
+	}
+	if z.sizes[t][i] == 0 { // none is so small
+		z.sizes[t][i] = z.entry(t, i)
 	}
 	return z.sizes[t][i]
 }
@@ -135,8 +132,8 @@ func (z *sizer) all() int {
 	size := 0
 	for t := range tableCount {
 		for i := range int32(z.length[t]) {
-			if z.sizes[t] != nil || !z.src.isNull(t, i) {
-				size += z.size(t, i)
+			if !z.src.isNull(t, i) {
+				size += z.entry(t, i)
 			}
 		}
 	}

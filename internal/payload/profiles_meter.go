@@ -23,6 +23,7 @@ type meter struct {
 	sizer
 	bare  *profilesBare
 	limit int
+	total int // bytes of all entries of the dictionary
 	texts int // number of texts in attributes, up to now
 
 	ix       *Index // nil if only the whole is asked for
@@ -31,14 +32,13 @@ type meter struct {
 	closures [tableCount][]int // bytes of that; 0 if not known
 	sums     [tableCount][]int // upper bounds of closures, once they took too many steps
 	maxSteps int
-	total    int // bytes of all entries of the dictionary
 	entries  int // bytes of the dictionary of a piece, at the most
 }
 
 // stepsPerByte bounds what each of the walks through a dictionary may cost, in
 // proportion to the message: any number of stacks may share a location with any
 // number of attributes. Ordinary data takes one to five.
-const stepsPerByte = 16
+const stepsPerByte = 8
 
 type profilesBare = bare[
 	pprofile.Profiles,
@@ -56,11 +56,14 @@ func newMeter(data pprofile.Profiles, limit int, bare *profilesBare) *meter {
 
 // cost is what data adds to a batch at the most. A batch that consists of it
 // alone takes it as it is, and any other only the entries that are not null.
-func (m *meter) cost(data pprofile.Profiles) int { return m.whole(data, m.request(data)) }
+func (m *meter) cost(data pprofile.Profiles) int {
+	m.total = m.all()
+	return m.whole(data, m.request(data))
+}
 
 // whole is the cost of data whose resources have a size of merged.
 func (m *meter) whole(data pprofile.Profiles, merged int) int {
-	entries := nullEntries + m.all()
+	entries := nullEntries + m.total
 	merged += m.prefix(entries) + entries
 	return max(profileSizer.ProfilesSize(data)+m.growth(), merged)
 }
@@ -281,7 +284,11 @@ func (m *meter) sum(t table, i int32) int {
 	}
 	for u := range tableCount {
 		m.sums[u] = make([]int, m.length[u])
-		for k, size := range m.sizes[u] {
+		for k := range m.sums[u] {
+			if m.src.isNull(u, int32(k)) {
+				continue
+			}
+			size := m.size(u, int32(k))
 			m.one.follow(u, k)
 			for needed, all := range m.one.needed {
 				for _, n := range all {
