@@ -21,18 +21,19 @@ const (
 // how many, so all of it is an upper bound.
 type meter struct {
 	sizer
-	bare  *profilesBare
-	limit int
-	total int // bytes of all entries of the dictionary
-	texts int // number of texts in attributes, up to now
+	bare    *profilesBare
+	limit   int
+	message int // bytes of the request as it is
+	total   int // bytes of all entries of the dictionary
+	texts   int // number of texts in attributes, up to now
 
+	maxSteps int    // of each of the walks
 	ix       *Index // nil if only the whole is asked for
 	recent   [len(recentShares)]recent
 	one      *remap            // marks what one entry needs
 	closures [tableCount][]int // bytes of that; 0 if not known
 	sums     [tableCount][]int // upper bounds of closures, once they took too many steps
-	maxSteps int
-	entries  int // bytes of the dictionary of a piece, at the most
+	entries  int               // bytes of the dictionary of a piece, at the most
 }
 
 // stepsPerByte bounds what each of the walks through a dictionary may cost, in
@@ -47,25 +48,27 @@ type profilesBare = bare[
 ]
 
 func newMeter(data pprofile.Profiles, limit int, bare *profilesBare) *meter {
-	return &meter{
-		sizer: newSizer(data.Dictionary(), limit),
-		bare:  bare,
-		limit: limit,
+	message := profileSizer.ProfilesSize(data)
+	m := &meter{
+		sizer:    newSizer(data.Dictionary(), limit),
+		bare:     bare,
+		limit:    limit,
+		message:  message,
+		maxSteps: stepsPerByte * message,
 	}
+	m.total = m.all()
+	return m
 }
 
 // cost is what data adds to a batch at the most. A batch that consists of it
 // alone takes it as it is, and any other only the entries that are not null.
-func (m *meter) cost(data pprofile.Profiles) int {
-	m.total = m.all()
-	return m.whole(data, m.request(data))
-}
+func (m *meter) cost(data pprofile.Profiles) int { return m.whole(m.request(data)) }
 
 // whole is the cost of data whose resources have a size of merged.
-func (m *meter) whole(data pprofile.Profiles, merged int) int {
+func (m *meter) whole(merged int) int {
 	entries := nullEntries + m.total
 	merged += m.prefix(entries) + entries
-	return max(profileSizer.ProfilesSize(data)+m.growth(), merged)
+	return max(m.message+m.growth(), merged)
 }
 
 // growth is by how much data becomes larger at the most when it is marshalled as
@@ -91,22 +94,21 @@ func (m *meter) prefix(entries int) int { return 1 + varintLen(max(entries, m.li
 // index makes the index of data.
 func (m *meter) index(data pprofile.Profiles) *Index {
 	m.ix = newIndex(data.SampleCount(), profileBounds)
-	m.begin(stepsPerByte * profileSizer.ProfilesSize(data))
+	m.begin()
 	defer m.end()
 	merged := m.request(data)
 	for i := range m.ix.bounds {
 		m.ix.bounds[i].base = m.prefix(min(m.entries, nullEntries+m.total)) + nullEntries
 	}
-	m.ix.finish().whole = m.whole(data, merged)
+	m.ix.finish().whole = m.whole(merged)
 	return m.ix
 }
 
-func (m *meter) begin(maxSteps int) {
+func (m *meter) begin() {
 	m.keepSizes()
-	m.total, m.maxSteps = m.all(), maxSteps
 	for n, share := range recentShares {
 		m.recent[n] = newRecent(m.src, m.limit/share)
-		m.recent[n].all, m.recent[n].maxSteps = m.total, maxSteps
+		m.recent[n].all, m.recent[n].maxSteps = m.total, m.maxSteps
 		m.ix.bounds[recentBound+n].shared = make([]int, 1, cap(m.ix.bounds[recentBound+n].cum))
 	}
 	m.one = newRemap(m.src)
