@@ -101,15 +101,18 @@ var probes = sync.Pool{New: func() any {
 
 var nothing = pcommon.NewValueEmpty()
 
-// refers says whether a value is larger than what can be seen of it.
-func refers(v pcommon.Value) bool {
+// refers says whether there are references in a value.
+func refers(v pcommon.Value) bool { return hidden(v) > 0 }
+
+// hidden is how much larger a value is than what can be seen of it.
+func hidden(v pcommon.Value) int {
 	probe := probes.Get().(pprofile.Profiles)
 	defer probes.Put(probe)
 	value := probe.Dictionary().AttributeTable().At(0).Value()
 	v.CopyTo(value)
 	size := profileSizer.ProfilesSize(probe)
 	nothing.CopyTo(value) // keeps none of v alive
-	return size > framed(framed(framed(valueSize(v))))
+	return size - framed(framed(framed(valueSize(v))))
 }
 
 func (f *references) addMap(m pcommon.Map) {
@@ -141,7 +144,7 @@ func (f *references) resolve(room int) {
 			f.store(i, nothing)
 			f.room = left
 		case whole:
-			f.values[i].SetStr(f.dictionary.StringTable().At(int(text)))
+			f.values[i].SetStr(f.text(text))
 		default:
 			nested = append(nested, i)
 		}
@@ -239,12 +242,20 @@ func (f *references) resolvableEntry(entry []byte, depth int) bool {
 }
 
 func (f *references) resolvableText(i int32) bool {
-	texts := f.dictionary.StringTable()
-	if i < 0 || int(i) >= texts.Len() {
+	if i < 0 || int(i) >= max(1, f.dictionary.StringTable().Len()) {
 		return false
 	}
-	f.room -= len(texts.At(int(i)))
+	f.room -= len(f.text(i))
 	return f.room >= 0
+}
+
+// text is one of the strings. If there are none, pdata adds the first, which is
+// empty, when it marshals.
+func (f *references) text(i int32) string {
+	if texts := f.dictionary.StringTable(); texts.Len() > 0 {
+		return texts.At(int(i))
+	}
+	return ""
 }
 
 // readBack writes and reads values as attributes of resources, which is the only

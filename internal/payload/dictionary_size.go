@@ -89,7 +89,7 @@ func (z *sizer) entry(t table, i int32) int {
 	case attributeTable:
 		a := z.src.attributes.At(at)
 		return framed(z.field(stringTable, a.KeyStrindex()) + z.field(stringTable, a.UnitStrindex()) +
-			framed(valueSize(a.Value())))
+			framed(attributeSize(a.Value())))
 	case functionTable:
 		f := z.src.functions.At(at)
 		return framed(z.field(stringTable, f.NameStrindex()) + z.field(stringTable, f.SystemNameStrindex()) +
@@ -176,6 +176,16 @@ func (z *sizer) header(p pprofile.Profile) int {
 
 // payloadSize is the size of the original form of a profile.
 func payloadSize(p pprofile.Profile) int { return packed(p.OriginalPayload().Len()) }
+
+// attributeSize is the size of a value in the dictionary. Keys in it may have a
+// reference beside their name, which is no use to anyone, and no matter but here.
+func attributeSize(v pcommon.Value) int {
+	size := valueSize(v)
+	if t := v.Type(); t == pcommon.ValueTypeMap || t == pcommon.ValueTypeSlice {
+		size += hidden(v)
+	}
+	return size
+}
 
 // valueSize is the size of an attribute value without tag and length prefix.
 func valueSize(v pcommon.Value) int {

@@ -249,6 +249,7 @@ func FuzzMergeSplitProfiles(f *testing.F) {
 }
 
 func fuzzOne(t *testing.T, data pprofile.Profiles, first, second uint8, limit uint16) {
+	limit = max(1, limit)
 	cost := Profiles().Cost(data, int(limit))
 	require.GreaterOrEqual(t, cost, Profiles().Bytes(data))
 	ix := Profiles().Index(data, true, int(limit))
