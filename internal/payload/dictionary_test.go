@@ -240,6 +240,11 @@ func FuzzMergeSplitProfiles(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(message, uint8(3), uint8(7), uint16(500))
 	}
+	for _, build := range hostileProfiles {
+		message, err := profileSizer.MarshalProfiles(build(9))
+		require.NoError(f, err)
+		f.Add(message, uint8(3), uint8(7), uint16(500))
+	}
 	f.Fuzz(func(t *testing.T, message []byte, first, second uint8, limit uint16) {
 		data, err := (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(message)
 		if err == nil {
