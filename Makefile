@@ -106,11 +106,14 @@ stress: $(COLLECTOR_RACE) ## Run the tests at full size: hours, not minutes, on 
 	$(MAKE) fuzz FUZZTIME=$(STRESS_FUZZTIME)
 	E2E_COLLECTOR=$(CURDIR)/$(COLLECTOR_RACE) E2E_SCALE=$(STRESS_SCALE) go -C internal/e2e test -race -count=1 -timeout 6h ./...
 
+# Shrinking each input that finds something new takes a minute by default, and is most
+# of what a short run does then.
+FUZZ_FLAGS := -fuzzminimizetime 10x
 fuzz: ## Fuzz every target for FUZZTIME.
 	@for package in $$(go list ./...); do \
 		for target in $$(go test -tags $(TAGS) -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "fuzz $$target in $$package for $(FUZZTIME)"; \
-			go test -tags $(TAGS) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+			go test -tags $(TAGS) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $(FUZZ_FLAGS) $$package; \
 		done; \
 	done
 

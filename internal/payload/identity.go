@@ -66,20 +66,20 @@ func (id *identity) equal(other *identity) bool {
 	if !id.equalFields(other) {
 		return false
 	}
-	if id.attrs.equal(other.attrs) {
-		return true
+	if id.attrs.sameKeys(other.attrs) {
+		return id.attrs.equalValues(other.attrs)
 	}
 	if id.byKey == nil {
 		id.byKey = slices.Clone(id.attrs)
 		id.byKey.sort()
 	}
 	other.attrs.sort()
-	return id.byKey.equal(other.attrs)
+	return id.byKey.sameKeys(other.attrs) && id.byKey.equalValues(other.attrs)
 }
 
 // equalInOrder is false for some that are equal, but is cheap where they are not.
 func (id *identity) equalInOrder(other *identity) bool {
-	return id.equalFields(other) && id.attrs.equal(other.attrs)
+	return id.equalFields(other) && id.attrs.sameKeys(other.attrs) && id.attrs.equalValues(other.attrs)
 }
 
 func (id *identity) equalFields(other *identity) bool {
@@ -92,12 +92,35 @@ func (id *identity) equalFields(other *identity) bool {
 		(!id.isResource || equalEntities(id.entities, other.entities))
 }
 
-// hash is the same for equal identities. Entities are left to equal: they are
-// made of attributes.
+// hash is the same for equal identities. All that equal looks at is in it, but for
+// the order of values under one key: only so many identities of one hash are told
+// apart (see registry), and no one should be able to make more of them.
 func (id *identity) hash() uint64 {
 	h := mix(id.attrs.hash(), uint64(id.dropped))
 	h = mix(h, hashString(id.schemaURL))
-	return mix(mix(h, hashString(id.name)), hashString(id.version))
+	h = mix(mix(h, hashString(id.name)), hashString(id.version))
+	if id.isResource {
+		h = mix(h, hashEntities(id.entities))
+	}
+	return h
+}
+
+func hashEntities(refs entity.EntityRefSlice) uint64 {
+	h := uint64(refs.Len())
+	for i := range refs.Len() {
+		ref := refs.At(i)
+		h = mix(mix(h, hashString(ref.Type())), hashString(ref.SchemaUrl()))
+		h = mix(mix(h, hashStrings(ref.IdKeys())), hashStrings(ref.DescriptionKeys()))
+	}
+	return h
+}
+
+func hashStrings(list pcommon.StringSlice) uint64 {
+	h := uint64(list.Len())
+	for i := range list.Len() {
+		h = mix(h, hashString(list.At(i)))
+	}
+	return h
 }
 
 func equalEntities(a, b entity.EntityRefSlice) bool {
@@ -126,10 +149,17 @@ func (as attributes) sort() {
 	slices.SortStableFunc(as, func(a, b attribute) int { return strings.Compare(a.key, b.key) })
 }
 
-func (as attributes) equal(other attributes) bool {
-	return slices.EqualFunc(as, other, func(a, b attribute) bool {
-		return a.key == b.key && equalValues(a.value, b.value)
-	})
+// sameKeys says whether both have the same keys in the same order. Then sorting
+// would move the values of both alike, so that comparing them as they are decides.
+// To compare them in order and then sorted would double the cost with each level of
+// maps in maps, of which a message of some hundred bytes can hold dozens.
+func (as attributes) sameKeys(other attributes) bool {
+	return slices.EqualFunc(as, other, func(a, b attribute) bool { return a.key == b.key })
+}
+
+// equalValues compares attributes with the same keys, each value once.
+func (as attributes) equalValues(other attributes) bool {
+	return slices.EqualFunc(as, other, func(a, b attribute) bool { return equalValues(a.value, b.value) })
 }
 
 // hash does not depend on the order.
@@ -146,12 +176,14 @@ func equalMaps(a, b pcommon.Map) bool {
 		return false
 	}
 	as, bs := attributes(nil).append(a), attributes(nil).append(b)
-	if as.equal(bs) {
-		return true
+	if !as.sameKeys(bs) {
+		as.sort()
+		bs.sort()
+		if !as.sameKeys(bs) {
+			return false
+		}
 	}
-	as.sort()
-	bs.sort()
-	return as.equal(bs)
+	return as.equalValues(bs)
 }
 
 func equalSlices(a, b pcommon.Slice) bool {
