@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pullbatch/batcherexporter"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
@@ -18,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/batchprocessor"
 
+	"github.com/pullbatch/batcherexporter"
 	"github.com/pullbatch/batcherexporter/bench/internal/input"
 )
 

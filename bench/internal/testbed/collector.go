@@ -23,7 +23,7 @@ const (
 	stopTimeout = time.Minute
 
 	// closeOutput bounds the wait for the output of a child that has ended.
-	closeOutput = 5 * time.Second
+	closeOutput = 30 * time.Second
 
 	// tailBytes is how much of the end of the output is kept.
 	tailBytes = 16 << 10

@@ -6,10 +6,11 @@ package testbed
 import (
 	"testing"
 
-	"github.com/pullbatch/batcherexporter"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/pullbatch/batcherexporter"
 )
 
 var (

@@ -22,24 +22,29 @@ type Usage struct {
 
 // Sampler reads what a process uses, at intervals.
 type Sampler struct {
-	process *process.Process
-	every   time.Duration
-	first   sample
+	read  func() (sample, error)
+	every time.Duration
+	first sample
 
 	stop    chan struct{}
 	stopped chan struct{} // closed when the goroutine has ended, which owns what follows
 
-	last  sample
-	usage Usage
-	rss   []float64
-	err   error
+	last    sample
+	cpuMax  float64
+	memory  memory
+	samples int
+	err     error
 }
+
+// memory is in bytes, so that it adds up exactly: an average of floats may be a bit
+// above the largest of them.
+type memory struct{ sum, most uint64 }
 
 // sample is a reading of the counters.
 type sample struct {
 	at  time.Time
 	cpu time.Duration
-	rss float64 // MiB
+	rss uint64 // bytes
 }
 
 // Watch begins to sample a process.
@@ -48,27 +53,34 @@ func Watch(pid int, every time.Duration) (*Sampler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", pid, err)
 	}
-	s := &Sampler{process: p, every: every, stop: make(chan struct{}), stopped: make(chan struct{})}
-	if s.first, err = s.read(); err != nil {
+	s, err := newSampler(func() (sample, error) { return read(p) }, every)
+	if err != nil {
 		return nil, err
 	}
-	s.last = s.first
 	go s.run()
 	return s, nil
 }
 
-func (s *Sampler) read() (sample, error) {
-	times, err := s.process.Times()
+func newSampler(read func() (sample, error), every time.Duration) (*Sampler, error) {
+	first, err := read()
+	return &Sampler{
+		read: read, every: every, first: first, last: first,
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}, err
+}
+
+func read(p *process.Process) (sample, error) {
+	times, err := p.Times()
 	if err != nil {
-		return sample{}, fmt.Errorf("CPU of process %d: %w", s.process.Pid, err)
+		return sample{}, fmt.Errorf("CPU of process %d: %w", p.Pid, err)
 	}
 	at := time.Now()
-	memory, err := s.process.MemoryInfo()
+	memory, err := p.MemoryInfo()
 	if err != nil {
-		return sample{}, fmt.Errorf("memory of process %d: %w", s.process.Pid, err)
+		return sample{}, fmt.Errorf("memory of process %d: %w", p.Pid, err)
 	}
 	cpu := time.Duration((times.User + times.System) * float64(time.Second))
-	return sample{at, cpu, float64(memory.RSS) / mebibyte}, nil
+	return sample{at, cpu, memory.RSS}, nil
 }
 
 func (s *Sampler) run() {
@@ -92,13 +104,14 @@ func (s *Sampler) add() {
 		s.err = err
 		return
 	}
-	s.rss = append(s.rss, now.rss)
-	s.usage.RSSMax = max(s.usage.RSSMax, now.rss)
+	s.samples++
+	s.memory.sum += now.rss
+	s.memory.most = max(s.memory.most, now.rss)
 	interval := now.at.Sub(s.last.at)
 	// What is left after the last tick may be too short for the counters, which
 	// step by ten milliseconds.
-	if interval >= s.every/2 || len(s.rss) == 1 {
-		s.usage.CPUMax = max(s.usage.CPUMax, 100*float64(now.cpu-s.last.cpu)/float64(interval))
+	if interval >= s.every/2 || s.samples == 1 {
+		s.cpuMax = max(s.cpuMax, 100*float64(now.cpu-s.last.cpu)/float64(interval))
 	}
 	s.last = now
 }
@@ -110,10 +123,16 @@ func (s *Sampler) Stop() (Usage, error) {
 	if s.err != nil {
 		return Usage{}, s.err
 	}
-	for _, rss := range s.rss {
-		s.usage.RSSAvg += rss / float64(len(s.rss))
+	return s.usage(), nil
+}
+
+// usage is that of the samples so far, of which there is one at least.
+func (s *Sampler) usage() Usage {
+	return Usage{
+		CPU: s.last.cpu - s.first.cpu, Wall: s.last.at.Sub(s.first.at),
+		CPUBefore: s.first.cpu,
+		CPUMax:    s.cpuMax,
+		RSSAvg:    float64(s.memory.sum) / float64(s.samples) / mebibyte,
+		RSSMax:    float64(s.memory.most) / mebibyte,
 	}
-	s.usage.CPU, s.usage.Wall = s.last.cpu-s.first.cpu, s.last.at.Sub(s.first.at)
-	s.usage.CPUBefore = s.first.cpu
-	return s.usage, nil
 }
