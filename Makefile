@@ -17,7 +17,7 @@ COLLECTOR_RACE := $(BUILD)/otelcol-batcher-race
 RUNNER := $(BUILD)/runner
 TAGS := invariants
 
-.PHONY: all distro run collector test vet unit e2e smoke stress fuzz bench-go clean help
+.PHONY: all distro run collector test repeat vet unit e2e smoke stress fuzz bench-go clean help
 
 all: generate fmt lint test ## Generate, format, lint and test: what a change needs.
 
@@ -71,18 +71,31 @@ endef
 test: ## Run every test that a change must pass.
 	$(foreach target,check-generate vet unit distro e2e smoke,$(call phase,$(target)))
 
+COUNT ?= 10
+LOAD ?= 8
+repeat: ## Run all of `make test` COUNT times, every second time beside LOAD busy processes.
+	@MAKE='$(MAKE)' internal/tools/repeat.sh $(COUNT) $(LOAD)
+
 vet:
 	go vet -tags $(TAGS) ./...
 	go -C internal/e2e vet ./...
 	go -C bench vet ./...
 
-unit: ## Run the unit and property tests.
-	go test -race -tags $(TAGS) ./...
-	go -C bench test ./...
+# A bound for what hangs. The default of ten minutes for each package would be one for
+# what is slow, on a busy machine.
+TEST_TIMEOUT := 1h
+TEST_FLAGS ?=
 
-# Never from the cache: the collector is not among the files that go knows of.
+unit: ## Run the unit and property tests.
+	go test -race -tags $(TAGS) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./...
+	go -C bench test -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./...
+
+# Never from the cache: the collector is not among the files that go knows of. More
+# tests at the same time than there are processors, because those that are parallel
+# mostly wait.
+E2E_FLAGS := -race -count=1 -parallel 8
 e2e: $(COLLECTOR) ## Run the end-to-end tests.
-	E2E_COLLECTOR=$(CURDIR)/$(COLLECTOR) go -C internal/e2e test -race -count=1 ./...
+	E2E_COLLECTOR=$(CURDIR)/$(COLLECTOR) go -C internal/e2e test $(E2E_FLAGS) -timeout $(TEST_TIMEOUT) ./...
 
 smoke:
 	@$(MAKE) run RUN_FLAGS='-duration 2s'
@@ -104,7 +117,7 @@ stress: $(COLLECTOR_RACE) ## Run the tests at full size: hours, not minutes, on 
 	go test -race -tags $(TAGS) -timeout 6h -count $(STRESS_RACE_COUNT) ./...
 	go test -tags $(TAGS) -timeout 6h -rapid.checks $(STRESS_CHECKS) $(PROPERTY_PACKAGES)
 	$(MAKE) fuzz FUZZTIME=$(STRESS_FUZZTIME)
-	E2E_COLLECTOR=$(CURDIR)/$(COLLECTOR_RACE) E2E_SCALE=$(STRESS_SCALE) go -C internal/e2e test -race -count=1 -timeout 6h ./...
+	E2E_COLLECTOR=$(CURDIR)/$(COLLECTOR_RACE) E2E_SCALE=$(STRESS_SCALE) go -C internal/e2e test $(E2E_FLAGS) -timeout 6h ./...
 
 # Shrinking each input that finds something new takes a minute by default, and is most
 # of what a short run does then.
