@@ -76,6 +76,7 @@ type batch[T any] struct {
 	epoch   *epoch
 	trigger trigger
 	oldest  instant // when its first request was accepted
+	newest  instant // when its last one was, if data has an age limit; else oldest
 
 	// Set by a pull under the lock, and emptied by the worker that forms the
 	// batch, in turn.
@@ -101,8 +102,14 @@ type batch[T any] struct {
 	idle      bool    // no worker has it
 	failures  int     // how often it had to wait
 	woken     bool    // a success of another has ended a wait of its
-	outlived  bool    // the destination refused it and has accepted another since
+	refusedAt instant // when the destination refused it last; 0: it has not
+	outlived  bool    // the destination has accepted a later attempt of another since
+	began     instant // its last attempt, once that has failed
+	triedAt   instant // when its retry left
 	position  int     // in the heap of backoffs; -1 if not there
+	place     int     // in its partition's heap of idle batches; -1 if not there
+	watched   bool    // its callers know that it waits
+	callers   int     // that have not gone, once it is watched
 }
 
 // takeLocked moves the longest run from the head of p that fits the bounds to b,
@@ -113,7 +120,7 @@ type batch[T any] struct {
 // waiting for what is not.
 func (q *queue[T]) takeLocked(p *partition[T], b *batch[T]) {
 	if c := p.front(); c != nil && b.epoch == nil {
-		b.part, b.epoch, b.oldest = p, c.epoch, c.entries[c.from].at
+		b.begin(p, c)
 		b.room = q.set.batch.room()
 	}
 	for {
@@ -122,6 +129,7 @@ func (q *queue[T]) takeLocked(p *partition[T], b *batch[T]) {
 			return
 		}
 		if q.takesChunk(c, b) {
+			q.agesLocked(b, c.entries[c.to-1].at)
 			b.took(p.takeChunk(c, &b.run))
 			continue
 		}
@@ -129,6 +137,20 @@ func (q *queue[T]) takeLocked(p *partition[T], b *batch[T]) {
 			return
 		}
 	}
+}
+
+// agesLocked notes when the newest request of b was accepted, if that matters: to
+// know it costs a look at an entry that is in no cache.
+func (q *queue[T]) agesLocked(b *batch[T], at instant) {
+	if q.set.maxAge > 0 {
+		b.newest = max(b.newest, at)
+	}
+}
+
+// begin makes b one of p, whose front is c.
+func (b *batch[T]) begin(p *partition[T], c *chunk[T]) {
+	b.part, b.epoch, b.oldest = p, c.epoch, c.entries[c.from].at
+	b.newest, b.position, b.place = b.oldest, -1, -1
 }
 
 // takesChunk says whether all of c belongs to b, so that no entry has to be
@@ -160,6 +182,7 @@ func (q *queue[T]) takeRequestLocked(p *partition[T], c *chunk[T], b *batch[T]) 
 	if e.rare != nil && e.rare.taken > 0 {
 		return q.takePieceLocked(p, c, b)
 	}
+	q.agesLocked(b, e.at) // one that is not taken only makes b appear younger
 	switch bounds := &q.set.batch; {
 	case !bounds.bounded():
 		b.took(p.takeFirst(c, &b.run))
@@ -169,6 +192,8 @@ func (q *queue[T]) takeRequestLocked(p *partition[T], c *chunk[T], b *batch[T]) 
 		return true
 	case b.room.items <= 0 || b.room.bytes <= 0:
 		return false
+	case e.items == 1 && q.signal.ExactCost():
+		return false // no index would make it fit
 	}
 	return q.takePieceLocked(p, c, b)
 }
@@ -230,7 +255,8 @@ func (b *batch[T]) takePiece(s *settlement[T], from, to int) (atHead bool) {
 }
 
 // cuttableLocked returns what is needed to cut the first request of c. A small
-// one is sized here, under the lock: at most indexAbove items, once per batch.
+// one is sized here, under the lock, once per batch: of at most indexAbove items and
+// indexAboveBytes, and of no signal whose data shares a dictionary.
 func (q *queue[T]) cuttableLocked(c *chunk[T]) *settlement[T] {
 	e := &c.entries[c.from]
 	s := e.rare
@@ -324,7 +350,13 @@ func (q *queue[T]) gather(b *batch[T]) {
 	tail := q.cut(b.tail)
 	q.addPiece(b, b.head, q.cut(b.head))
 	for e := range b.run.all {
+		if e.items == 0 {
+			continue // it was taken back
+		}
 		first := c.sources == 0
+		if e.rare != nil {
+			e.rare.chunk.Store(nil)
+		}
 		if e.rare != nil && e.rare.done != nil {
 			b.waiting = append(b.waiting, waitedFor[T]{e.rare, b.content.sources})
 		}

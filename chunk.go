@@ -11,10 +11,15 @@ import (
 	"github.com/pullbatch/batcherexporter/internal/payload"
 )
 
-// chunkEntries is how many requests share one allocation: large enough that a
-// pull of thousands of small requests touches few headers, small enough that a
-// nearly empty partition costs little.
-const chunkEntries = 128
+const (
+	// chunkEntries is how many requests share one allocation: large enough that a
+	// pull of thousands of small requests touches few headers.
+	chunkEntries = 128
+	// firstEntries is that for the first chunk of a partition, and for the chunk
+	// behind one that was not filled: a partition that holds little, or a flush
+	// after each request, must not cost 128 entries a request.
+	firstEntries = 4
+)
 
 // entry is one queued request. Entries are kept by value and small, because the
 // queue's lock is held while one is written.
@@ -45,9 +50,16 @@ type settlement[T any] struct {
 	indexOnce sync.Once
 
 	// Guarded by the queue's mutex.
-	taken   int      // items that batches took
-	settled int      // items that have an outcome
-	errs    errorSet // of its pieces so far
+	taken   int         // items that batches took
+	settled int         // items that have an outcome
+	errs    errorSet    // of its pieces so far
+	waitsIn []*batch[T] // batches with a part of it that have waited for an attempt
+
+	// Where it is queued, as long as no batch has its data; its caller may take it back.
+	// Set under the queue's mutex and cleared by the worker that moves the data: atomic,
+	// so that no settlement keeps the chunks alive that were filled since.
+	chunk atomic.Pointer[chunk[T]]
+	at    int // in the chunk
 
 	// The caller that waits, if one does.
 	done chan struct{} // closed with the last outcome; nil if no caller waits
@@ -106,7 +118,7 @@ func (t *totals) sub(o totals) {
 }
 
 func (e *entry[T]) totals() totals {
-	return totals{requests: 1, items: e.items, size: e.size, cost: e.cost}
+	return totals{requests: min(e.items, 1), items: e.items, size: e.size, cost: e.cost}
 }
 
 // chunk is a link of a partition's list. Its entries [from, to) are queued;
@@ -122,8 +134,13 @@ type chunk[T any] struct {
 	held     totals // of [from, to), less what was cut off the first
 	epoch    *epoch // a chunk holds requests of one epoch only
 	next     *chunk[T]
-	entries  [chunkEntries]entry[T]
+	entries  []entry[T] // fixed in length: firstEntries or chunkEntries
 }
+
+func newChunk[T any](entries int) *chunk[T] { return &chunk[T]{entries: make([]entry[T], entries)} }
+
+// full says whether c has no room for another request.
+func (c *chunk[T]) full() bool { return c.to == len(c.entries) }
 
 func (c *chunk[T]) push(e entry[T]) {
 	c.entries[c.to] = e

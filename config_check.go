@@ -239,7 +239,7 @@ func checkValue(typ reflect.Type, value any, key string, p *problems) {
 		p.when(isText && !slices.Contains(sizers(), s), "`%s` is %q: it must be one of %v", key, s, sizers())
 	case reflect.TypeFor[WrappedConfig]():
 		_, isBlock := value.(map[string]any)
-		p.when(value != nil && !isBlock, "`%s` must be a block with one component ID, such as `otlp_grpc:`, and its configuration below that, not a %T", key, value)
+		p.when(!isBlock, "`%s` must be a block with one component ID, such as `otlp_grpc:`, and its configuration below that, not a %T", key, value)
 	default:
 		checkScalar(typ, value, key, p)
 	}

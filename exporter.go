@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,10 +66,11 @@ type signalExporter[T any] struct {
 
 	running atomic.Pointer[running[T]] // atomic, since every request reads it; nil before Start
 
-	life struct { // held during Start and Shutdown
-		sync.Mutex
-		stopped bool
-	}
+	// turn holds one token: who has it may start or stop the exporter. A channel, so
+	// that a Shutdown can wait for its turn no longer than its context lasts.
+	turn    chan struct{}
+	stopped atomic.Bool // a Shutdown has been called; atomic, since it may not get its turn
+	down    bool        // owned by who has the turn: there is nothing left to stop
 }
 
 // running is what exists from Start on.
@@ -83,7 +83,9 @@ type running[T any] struct {
 }
 
 func newSignalExporter[T any](all *instances, set exporter.Settings, cfg component.Config, signal signalSettings[T]) *signalExporter[T] {
-	return &signalExporter[T]{instances: all, set: set, cfg: cfg.(*Config), signal: signal}
+	e := &signalExporter[T]{instances: all, set: set, cfg: cfg.(*Config), signal: signal, turn: make(chan struct{}, 1)}
+	e.turn <- struct{}{}
+	return e
 }
 
 // Capabilities says that data is changed when batches are made: requests are
@@ -102,11 +104,27 @@ func (e *signalExporter[T]) ExporterHelperBatchingEnabled() bool {
 // Start makes and starts the wrapped exporter, and then the queue. The error
 // names the key of what is wrong.
 func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) error {
-	e.life.Lock()
-	defer e.life.Unlock()
-	if e.life.stopped || e.running.Load() != nil {
+	select {
+	case <-e.turn:
+		defer e.endTurn()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if e.stopped.Load() || e.running.Load() != nil {
 		return errors.New("the exporter was started or stopped before")
 	}
+	if err := e.start(ctx, host); err != nil {
+		return err
+	}
+	if e.stopped.Load() {
+		return errors.Join(errors.New("the exporter was stopped while it started"), e.stop(ctx))
+	}
+	return nil
+}
+
+func (e *signalExporter[T]) endTurn() { e.turn <- struct{}{} }
+
+func (e *signalExporter[T]) start(ctx context.Context, host component.Host) error {
 	in, err := e.instances.acquire(e.cfg, host)
 	if err != nil {
 		return err
@@ -119,7 +137,7 @@ func (e *signalExporter[T]) Start(ctx context.Context, host component.Host) erro
 		err = e.assemble(in, host, wrapped, push)
 	}
 	if err != nil {
-		return errors.Join(err, stopWrapped(ctx, e.instances.release(in, wrapped)))
+		return errors.Join(err, e.stopWrapped(ctx, e.instances.release(in, wrapped)))
 	}
 	return nil
 }
@@ -151,7 +169,6 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 			borrowed: !e.Capabilities().MutatesData,
 			direct:   !cfg.SendingQueue.HasValue(),
 			timeout:  cfg.Timeout,
-
 			retry:    cfg.Retry,
 			spanName: "exporter/" + e.set.ID.String() + "/" + e.signal.name.String(),
 			spanAttrs: []attribute.KeyValue{
@@ -166,7 +183,9 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 		oversized: &occasional{interval: logInterval},
 		advised:   &occasional{interval: adviceInterval},
 	}
+	s.set.dropRefusing = cfg.Refusals.Destination == DestinationDrop
 	set := queueSettingsOf(cfg)
+	set.patience = longestBackoff(cfg.Retry)
 	mergeResources := false
 	if b := batchOf(cfg); b != nil {
 		mergeResources = b.MergeResources
@@ -174,6 +193,7 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 	}
 	q := newQueue(set, e.signal.payload, e.signal.payload.NewMerger(mergeResources), s.work)
 	s.q = q
+	q.giveUp = s.giveUp
 	t, err := newTelemetry(e.set, e.signal.name, s.stats)
 	if err != nil {
 		return err
@@ -184,7 +204,7 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 		status: statusReporter(host), stats: s.stats, patience: max(cfg.Retry.MaxInterval, cfg.Retry.InitialInterval),
 	})
 	e.logLimits(set)
-	in.join(q)
+	in.join(s)
 	e.running.Store(&running[T]{instance: in, wrapped: wrapped, queue: q, sender: s, telemetry: t})
 	return nil
 }
@@ -258,7 +278,11 @@ func (e *signalExporter[T]) consume(ctx context.Context, data T) error {
 	if p == nil {
 		return errNotStarted
 	}
-	s, err := p.queue.offer(ctx, data)
+	var s *settlement[T]
+	err := errStopping // also while a Shutdown waits for its turn
+	if !e.stopped.Load() {
+		s, err = p.queue.offer(ctx, data)
+	}
 	switch {
 	case err != nil:
 		items := e.signal.payload.Items(data)
@@ -288,46 +312,87 @@ func (e *signalExporter[T]) Flush(ctx context.Context) error {
 	return p.queue.flush(ctx)
 }
 
-// Shutdown refuses new data, sends what is queued within the instance's
-// `drain_timeout` and ctx's deadline, and stops the wrapped exporter. The error
-// tells how many items were given up. It may be called twice, and without Start.
+// Shutdown refuses new data, sends what is queued within the time that a stop of all
+// batchers of the factory may take, and within ctx's deadline, and stops the wrapped
+// exporter. What it gives up is counted and logged, and is no error: to a collector
+// that reloads its configuration that would be fatal. The error is what the wrapped
+// exporter's own Shutdown returned. Shutdown may be called twice, and without Start.
+// While a Start or another Shutdown hangs it waits for that until ctx ends.
 func (e *signalExporter[T]) Shutdown(ctx context.Context) error {
-	e.life.Lock()
-	defer e.life.Unlock()
-	p := e.running.Load()
-	if p == nil || e.life.stopped {
-		e.life.stopped = true
+	e.stopped.Store(true)
+	select {
+	case <-e.turn: // also if ctx has ended
+		defer e.endTurn()
+		return e.stop(ctx)
+	default:
+	}
+	select {
+	case <-e.turn:
+		defer e.endTurn()
+		return e.stop(ctx)
+	case <-ctx.Done():
+		e.set.Logger.Warn("The time to stop is over, and a start or another stop of the exporter has not come back.")
 		return nil
 	}
-	e.life.stopped = true
-	return e.stop(ctx, p)
 }
 
-func (e *signalExporter[T]) stop(ctx context.Context, p *running[T]) error {
-	drain, spent := p.instance.drain(ctx)
-	p.instance.leave(p.queue)
-	if drain.Err() == nil {
-		covered := p.queue.stop()
-		p.instance.flushAll()
-		_ = awaitEpoch(drain, covered)
+// stop takes down what start has made. Its caller must have the turn.
+func (e *signalExporter[T]) stop(ctx context.Context) error {
+	p := e.running.Load()
+	if p == nil || e.down {
+		return nil
 	}
+	e.down = true
+	p.instance.leave(p.sender)
+	taken, exit := e.instances.enterStop(p.sender)
+	defer exit()
+	drain, cancel := e.drain(ctx, p, taken)
+	defer cancel()
 	p.queue.halt()
-	last, cancel := lastMoment(ctx, drain)
+	last, cancelLast := lastMoment(ctx, drain)
 	stuck := p.queue.awaitWorkers(last)
-	cancel()
+	cancelLast()
 	left := p.queue.abandon()
 	p.sender.closeGiven()
-	err := e.reportLeft(p, left)
-	last, cancel = lastMoment(ctx, drain)
-	defer cancel()
-	stopped := stopWrapped(last, e.instances.release(p.instance, p.wrapped))
-	if p.queue.workersEnded() {
-		stuck = nil // it let go of them when it was stopped
+	e.reportLeft(p, left)
+	last, cancelLast = lastMoment(ctx, drain)
+	defer cancelLast()
+	err := e.stopWrapped(last, e.instances.release(p.instance, p.wrapped))
+	if stuck != nil && !p.queue.workersEnded() {
+		e.set.Logger.Warn("The exporter stops although calls have not come back.", zap.Error(stuck))
 	}
-	spent()
 	p.sender.report.close()
 	p.telemetry.close()
-	return errors.Join(err, stuck, stopped)
+	return err
+}
+
+// drain sends what is queued for as long as a stop may take, of which others have
+// taken a part. It returns the context of that time, for what follows. While the
+// backend stays away the time is short, and each batch has one attempt.
+func (e *signalExporter[T]) drain(ctx context.Context, p *running[T], taken time.Duration) (context.Context, context.CancelFunc) {
+	long, cancelLong := context.WithTimeout(ctx, max(p.instance.resolved.effective.DrainTimeout-taken, 0))
+	if !p.queue.attemptsLast() {
+		drainUntil(long, p.queue)
+		return long, cancelLong
+	}
+	short, cancelShort := context.WithTimeout(long, max(awayTimeout-taken, 0))
+	drainUntil(short, p.queue)
+	if short.Err() != nil && !p.queue.attemptsLast() {
+		drainUntil(long, p.queue)
+		cancelShort()
+		return long, cancelLong
+	}
+	return short, func() { cancelShort(); cancelLong() }
+}
+
+// drainUntil sends what is queued until ctx ends.
+func drainUntil[T any](ctx context.Context, q *queue[T]) {
+	if ctx.Err() != nil {
+		return
+	}
+	covered, spent := q.stop()
+	q.giveUpAll(spent, dropShutdown, fmt.Errorf("%w, and the last attempt failed", errStopping))
+	_ = covered.wait(ctx)
 }
 
 // lastMoment is until when a stop waits for the wrapped exporter: as long as it
@@ -343,26 +408,32 @@ func lastMoment(ctx, drain context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(context.WithoutCancel(ctx), grace)
 }
 
-// reportLeft counts and logs what a stop gave up.
-func (e *signalExporter[T]) reportLeft(p *running[T], items int64) error {
+// reportLeft counts what a stop gave up without an attempt, and logs all that it gave
+// up.
+func (e *signalExporter[T]) reportLeft(p *running[T], left int64) {
+	if left > 0 {
+		p.telemetry.sendFailed(int(left), errStopping)
+		p.telemetry.dropped(dropShutdown, int(left))
+	}
+	items := left + p.sender.stopped.Load()
 	if items == 0 {
-		return nil
+		return
 	}
 	were := "were"
 	if items == 1 {
 		were = "was"
 	}
-	err := fmt.Errorf("%s of %s %s not delivered before the stop and dropped: raise `drain_timeout` to send more: %w",
-		itemsOf(items), e.signal.name, were, errStopping)
-	p.telemetry.sendFailed(int(items), err)
-	p.telemetry.dropped(dropShutdown, int(items))
-	p.sender.report.dropped(dropShutdown, int(items), err)
-	return err
+	why := "raise `drain_timeout` to send more"
+	if p.queue.attemptsLast() {
+		why = "the backend was away, and did not take them at the last attempt"
+	}
+	p.sender.report.dropped(dropShutdown, int(items),
+		fmt.Errorf("%s of %s %s not delivered before the stop and dropped: %s: %w", itemsOf(items), e.signal.name, were, why, errStopping))
 }
 
-// stopWrapped stops wrapped exporters, side by side. One that hangs is left
-// behind, and keeps no other from stopping.
-func stopWrapped(ctx context.Context, all []component.Component) error {
+// stopWrapped stops wrapped exporters, side by side. One that hangs is left behind,
+// with a line in the log, and keeps no other from stopping.
+func (e *signalExporter[T]) stopWrapped(ctx context.Context, all []component.Component) error {
 	done := make(chan error, len(all))
 	for _, wrapped := range all {
 		go func() { done <- wrapped.Shutdown(ctx) }()
@@ -373,7 +444,8 @@ func stopWrapped(ctx context.Context, all []component.Component) error {
 		case err := <-done:
 			errs = append(errs, err)
 		case <-ctx.Done():
-			return errors.Join(append(errs, fmt.Errorf("the wrapped exporter has not stopped in time: %w", context.Cause(ctx)))...)
+			e.set.Logger.Warn("The wrapped exporter has not stopped in time and is left behind.", zap.Error(context.Cause(ctx)))
+			return errors.Join(errs...)
 		}
 	}
 	return errors.Join(errs...)

@@ -88,14 +88,10 @@ func TestExporter_ConcurrentShutdowns(t *testing.T) {
 		for range 3 {
 			go func() { errs <- r.exporter.Shutdown(t.Context()) }()
 		}
-		reported := 0
 		for range 3 {
-			if err := <-errs; err != nil {
-				require.ErrorContains(t, err, "3 items of "+k.name+" were not delivered")
-				reported++
-			}
+			require.NoError(t, <-errs)
 		}
-		assert.Equal(t, 1, reported)
+		assert.Len(t, r.logged.FilterMessage(dropMessages[dropShutdown]).All(), 1)
 	})
 }
 
@@ -351,14 +347,12 @@ func TestInstance_OneDrainBudget(t *testing.T) {
 				time.AfterFunc(tc.released, d.traces.release)
 			}
 			began := time.Now()
-			err := traces.Shutdown(t.Context())
+			require.NoError(t, traces.Shutdown(t.Context()))
 			assert.Equal(t, tc.first, time.Since(began))
-			assert.Equal(t, tc.released == 0, err != nil, "%v", err)
 
-			time.Sleep(time.Hour) // other components stop, which costs none of the budget
+			time.Sleep(stopPause / 2) // other components stop, which costs none of the budget
 			began = time.Now()
-			err = logs.Shutdown(t.Context())
-			require.ErrorContains(t, err, "4 items of logs were not delivered")
+			require.NoError(t, logs.Shutdown(t.Context()))
 			assert.Equal(t, tc.second, time.Since(began))
 		})
 	}
@@ -374,7 +368,7 @@ func TestInstance_NextRunHasTheWholeBudget(t *testing.T) {
 			d.start(t, logs)
 			require.NoError(t, logs.ConsumeLogs(t.Context(), logsOf(4, 0)))
 			began := time.Now()
-			require.Error(t, logs.Shutdown(t.Context()))
+			require.NoError(t, logs.Shutdown(t.Context()))
 			assert.Equal(t, 20*time.Second, time.Since(began))
 		}
 	})

@@ -156,6 +156,7 @@ func fakeSender(set queueSettings, retry configretry.BackOffConfig, p *pushes) *
 	if set.slots == 0 {
 		set.slots = 1
 	}
+	set.patience = longestBackoff(retry)
 	es := exportertest.NewNopSettings(metadata.Type)
 	s := &sender[*load]{
 		set:       senderSettings[*load]{push: p.push, retry: retry},
@@ -167,6 +168,7 @@ func fakeSender(set queueSettings, retry configretry.BackOffConfig, p *pushes) *
 		advised:   &occasional{interval: logInterval},
 	}
 	s.q = newQueue(set, payload.Signal[*load](fakeSignal{}), payload.Merger[*load](fakeMerger{}), s.work)
+	s.q.giveUp = s.giveUp
 	t, err := newTelemetry(es, pipeline.SignalLogs, s.stats)
 	if err != nil {
 		panic(err)

@@ -6,6 +6,7 @@
 package batcherexporter
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -54,7 +55,8 @@ func processorTime(t *testing.T) time.Duration {
 // processor time that this took, without garbage collection.
 func costOf(t *testing.T, batch string, requests []plog.Logs) (allocations float64, took time.Duration) {
 	t.Helper()
-	r := startRig(t, kindLogs, &sink{}, "sending_queue: {queue_size: 1000000, num_consumers: 1, batch: "+batch+"}")
+	// This is in real time: on a busy machine the default of `drain_timeout` runs out.
+	r := startRig(t, kindLogs, &sink{}, "{drain_timeout: 1h, sending_queue: {queue_size: 1000000, num_consumers: 1, batch: "+batch+"}}")
 	var before, after runtime.MemStats
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
@@ -75,10 +77,12 @@ func costOf(t *testing.T, batch string, requests []plog.Logs) (allocations float
 
 // Cutting and merging cost as much per item for many items as for few. What grows
 // with the square takes sixteen times as long for all items at once as for a
-// sixteenth of them sixteen times; four times is allowed, for caches. How fast it
+// sixteenth of them sixteen times; four times is allowed, for caches. Others who use
+// the machine can take caches away and add to either side, so the best of a few
+// comparisons counts: what grows with the square fails in each of them. How fast it
 // is, is for the benchmarks.
 func TestFieldCase25_CostIsLinear(t *testing.T) {
-	const few, times = 5_000, 16
+	const few, times, comparisons = 5_000, 16, 5
 	for _, c := range []struct {
 		name, batch string
 		asOne       bool
@@ -88,16 +92,24 @@ func TestFieldCase25_CostIsLinear(t *testing.T) {
 		{"merge", "{min_size: 1000000, flush_timeout: 1h}", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var allocationsFew float64
-			var tookFew time.Duration
-			for range times {
-				allocations, took := costOf(t, c.batch, tinies(few, c.asOne))
-				allocationsFew = allocations
-				tookFew += took
+			perItem, perTime := math.Inf(1), math.Inf(1)
+			for range comparisons {
+				var allocationsFew float64
+				var tookFew time.Duration
+				for range times {
+					allocations, took := costOf(t, c.batch, tinies(few, c.asOne))
+					allocationsFew = allocations
+					tookFew += took
+				}
+				allocationsMany, tookMany := costOf(t, c.batch, tinies(times*few, c.asOne))
+				perItem = min(perItem, allocationsMany/allocationsFew)
+				perTime = min(perTime, float64(tookMany)/float64(tookFew))
+				if perItem <= 1.2 && perTime <= 4 {
+					return
+				}
 			}
-			allocationsMany, tookMany := costOf(t, c.batch, tinies(times*few, c.asOne))
-			assert.LessOrEqual(t, allocationsMany, 1.2*allocationsFew, "allocations per item")
-			assert.LessOrEqual(t, tookMany, 4*tookFew, "%d items, compared with %d times %d", times*few, times, few)
+			assert.LessOrEqual(t, perItem, 1.2, "allocations per item, of %d compared with %d", times*few, few)
+			assert.LessOrEqual(t, perTime, 4.0, "time of %d items, compared with %d times %d", times*few, times, few)
 		})
 	}
 }

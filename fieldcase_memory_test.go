@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/pullbatch/batcherexporter/internal/payload"
 )
@@ -137,67 +138,103 @@ func TestFieldCase24_NumConsumersIsExact(t *testing.T) {
 
 // unlocked is a signal whose methods fail the test if the queue's lock is held
 // when they run. All runs in one goroutine, so whoever holds it is the caller.
-type unlocked struct {
-	payload.Signal[plog.Logs]
+type unlocked[T any] struct {
+	payload.Signal[T]
 	t     *testing.T
-	q     *queue[plog.Logs]
+	q     *queue[T]
 	calls map[string]int
 }
 
-func (u *unlocked) check(method string) {
+func (u *unlocked[T]) check(method string) {
 	u.calls[method]++
 	if assert.True(u.t, u.q.mu.TryLock(), "the queue's lock is held in %s", method) {
 		u.q.mu.Unlock()
 	}
 }
 
-func (u *unlocked) Items(data plog.Logs) int {
+func (u *unlocked[T]) Items(data T) int {
 	u.check("Items")
 	return u.Signal.Items(data)
 }
 
-func (u *unlocked) Bytes(data plog.Logs) int {
+func (u *unlocked[T]) Bytes(data T) int {
 	u.check("Bytes")
 	return u.Signal.Bytes(data)
 }
 
-func (u *unlocked) Cost(data plog.Logs, limit int) int {
+func (u *unlocked[T]) Cost(data T, limit int) int {
 	u.check("Cost")
 	return u.Signal.Cost(data, limit)
 }
 
 // Index may be made under the lock for a small request at the boundary of a batch,
-// at most once per batch: an index for every small request would cost more.
-func (u *unlocked) Index(data plog.Logs, bytes bool, limit int) *payload.Index {
-	if data.LogRecordCount() > indexAbove {
+// at most once per batch: an index for every small request would cost more. Small
+// means that it takes little whatever the request holds, so it has few items, few
+// bytes, and no dictionary; and of one item nothing can be cut.
+func (u *unlocked[T]) Index(data T, bytes bool, limit int) *payload.Index {
+	items := u.Signal.Items(data)
+	if items == 1 || items > indexAbove || u.Signal.Bytes(data) > indexAboveBytes || !u.ExactCost() {
 		u.check("Index")
 	}
 	return u.Signal.Index(data, bytes, limit)
 }
 
-func (u *unlocked) Cut(data plog.Logs, ix *payload.Index, from, to int) plog.Logs {
+func (u *unlocked[T]) Cut(data T, ix *payload.Index, from, to int) T {
 	u.check("Cut")
 	return u.Signal.Cut(data, ix, from, to)
 }
 
 // unlockedMerger is unlocked for merging.
-type unlockedMerger struct {
-	payload.Merger[plog.Logs]
-	u *unlocked
+type unlockedMerger[T any] struct {
+	payload.Merger[T]
+	u *unlocked[T]
 }
 
-type unlockedBatch struct {
-	payload.Batch[plog.Logs]
-	u *unlocked
+type unlockedBatch[T any] struct {
+	payload.Batch[T]
+	u *unlocked[T]
 }
 
-func (m unlockedMerger) Begin(ordered bool) payload.Batch[plog.Logs] {
-	return unlockedBatch{m.Merger.Begin(ordered), m.u}
+func (m unlockedMerger[T]) Begin(ordered bool) payload.Batch[T] {
+	return unlockedBatch[T]{m.Merger.Begin(ordered), m.u}
 }
 
-func (b unlockedBatch) Add(data plog.Logs) {
+func (b unlockedBatch[T]) Add(data T) {
 	b.u.check("Add")
 	b.Batch.Add(data)
+}
+
+// passUnlocked sends items through a queue, in requests of some items each, and
+// returns how often the data was touched.
+func passUnlocked[T any](t *testing.T, k kind, signal payload.Signal[T], limit int64, items, perRequest int, request func(first int) any) map[string]int {
+	t.Helper()
+	u := &unlocked[T]{Signal: signal, t: t, calls: map[string]int{}}
+	set := queueSettings{
+		unit: unitBytes, capacity: 1 << 40, slots: 1,
+		batch: batchSettings{unit: unitBytes, minSize: limit, maxBytes: limit, flushTimeout: time.Hour},
+	}
+	u.q = newQueue(set, payload.Signal[T](u), payload.Merger[T](unlockedMerger[T]{u.NewMerger(true), u}), func() {})
+	defer u.q.abandon()
+	for first := 0; first < items; first += perRequest {
+		_, err := u.q.offer(t.Context(), request(first).(T))
+		require.NoError(t, err)
+	}
+	u.q.beginFlush()
+	var ids []int64
+	for {
+		u.q.mu.Lock()
+		b := u.q.tryNextLocked(&batch[T]{})
+		u.q.mu.Unlock()
+		if b == nil {
+			break
+		}
+		u.q.form(b)
+		ids = append(ids, k.ids(b.content.data)...)
+		u.q.settle(b, outcome{sent: b.items})
+	}
+	assert.Equal(t, sequence(0, int64(len(ids))), ids)
+	assert.GreaterOrEqual(t, len(ids), items)
+	return u.calls
 }
 
 // The lock is free while data is sized, cut and merged, so producers and workers
@@ -206,41 +243,51 @@ func (b unlockedBatch) Add(data plog.Logs) {
 func TestFieldCase26_NoLockWhileDataIsTouched(t *testing.T) {
 	for _, items := range []int{1, 10, indexAbove, indexAbove + 1, 5000} {
 		t.Run(fmt.Sprintf("requests of %d", items), func(t *testing.T) {
-			const limit = 1 << 16
-			u := &unlocked{Signal: payload.Logs(), t: t, calls: map[string]int{}}
-			set := queueSettings{
-				unit: unitBytes, capacity: 1 << 40, slots: 1,
-				batch: batchSettings{unit: unitBytes, minSize: limit, maxBytes: limit, flushTimeout: time.Hour},
-			}
-			u.q = newQueue(set, payload.Signal[plog.Logs](u), payload.Merger[plog.Logs](unlockedMerger{u.NewMerger(true), u}), func() {})
-			defer u.q.abandon()
-			for first := 0; first < 10_000; first += items {
-				_, err := u.q.offer(t.Context(), kindLogs.simple(items, int64(first)).(plog.Logs))
-				require.NoError(t, err)
-			}
-			u.q.beginFlush()
-			var ids []int64
-			for {
-				u.q.mu.Lock()
-				b := u.q.tryNextLocked(&batch[plog.Logs]{})
-				u.q.mu.Unlock()
-				if b == nil {
-					break
-				}
-				u.q.form(b)
-				ids = append(ids, kindLogs.ids(b.content.data)...)
-				u.q.settle(b, outcome{sent: b.items})
-			}
-			assert.Equal(t, sequence(0, int64(len(ids))), ids)
-			assert.GreaterOrEqual(t, len(ids), 10_000)
+			calls := passUnlocked(t, kindLogs, payload.Logs(), 1<<16, 10_000, items, func(first int) any {
+				return kindLogs.simple(items, int64(first))
+			})
 			sizing := "Cost"
 			if items > indexAbove {
 				sizing = "Index"
 			}
 			for _, method := range []string{"Items", sizing, "Add"} {
-				assert.Positive(t, u.calls[method], method)
+				assert.Positive(t, calls[method], method)
 			}
-			assert.Equal(t, items > 1, u.calls["Cut"] > 0)
+			assert.Equal(t, items > 1, calls["Cut"] > 0)
+		})
+	}
+}
+
+// Few items can be as much work as many: what holds the lock up is what they hold.
+func TestFieldCase26_NoLockWhileLargeItemsAreTouched(t *testing.T) {
+	for _, items := range []int{1, 2, 100} {
+		t.Run(fmt.Sprintf("requests of %d records of many values", items), func(t *testing.T) {
+			calls := passUnlocked(t, kindLogs, payload.Logs(), 100_000, 200, items, func(first int) any {
+				data := kindLogs.simple(items, int64(first))
+				for _, rl := range data.(plog.Logs).ResourceLogs().All() {
+					for _, rec := range rl.ScopeLogs().At(0).LogRecords().All() {
+						list := rec.Attributes().PutEmptySlice("list")
+						for range 4200 {
+							list.AppendEmpty().SetInt(1)
+						}
+					}
+				}
+				return data
+			})
+			assert.Equal(t, items > 1, calls["Index"] > 0)
+			assert.Equal(t, items > 1, calls["Cut"] > 0)
+		})
+	}
+	for _, items := range []int{1, 10} {
+		t.Run(fmt.Sprintf("profiles of %d samples with a dictionary", items), func(t *testing.T) {
+			calls := passUnlocked(t, kindProfiles, payload.Profiles(), 5_000_000, 3*items, items, func(first int) any {
+				data := kindProfiles.simple(items, int64(first))
+				dic := data.(pprofile.Profiles).Dictionary()
+				location := dic.LocationTable().At(dic.LocationTable().Len() - 1)
+				location.AttributeIndices().FromRaw(make([]int32, 3_500_000))
+				return data
+			})
+			assert.Positive(t, calls["Index"])
 		})
 	}
 }

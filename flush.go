@@ -5,6 +5,7 @@ package batcherexporter
 
 import (
 	"context"
+	"fmt"
 )
 
 // epoch counts the requests that were accepted between two flushes and are not
@@ -14,39 +15,84 @@ import (
 type epoch struct {
 	pending int
 	next    *epoch
-	dropped bool          // the queue was abandoned before all were settled
+	lost    int64         // items of it that were given up
+	cause   error         // of the last of them
 	done    chan struct{} // closed when this and all earlier ones are settled
 }
 
 func newEpoch() *epoch { return &epoch{done: make(chan struct{})} }
 
+// lose notes that items of the epoch were given up.
+func (e *epoch) lose(items int64, cause error) {
+	if items > 0 {
+		e.lost, e.cause = e.lost+items, cause
+	}
+}
+
+// snapshot is what a flush covers: the epochs from the first to the last. nil covers
+// nothing.
+type snapshot struct {
+	first, last *epoch
+	lost        int64 // of them before the flush
+}
+
+// lostLocked is how many items of the epochs were given up, and why the last were.
+func (s *snapshot) lostLocked() (items int64, cause error) {
+	for e := s.first; ; e = e.next {
+		if items += e.lost; e.lost > 0 {
+			cause = e.cause
+		}
+		if e == s.last {
+			return items, cause
+		}
+	}
+}
+
 // flush makes all that is queued or in flight leave now, in capped batches, and
-// returns when that is settled, with ctx's error when ctx ends first (the data
-// goes on leaving then), or with errStopping when a stop drops some of it. What is offered after the call neither delays it
-// nor leaves early because of it.
+// returns when that is settled, with ctx's error when ctx ends first (the data goes
+// on leaving then), or with an error that says how much of it was given up, and why.
+// What is offered after the call neither delays it nor leaves early because of it.
 func (q *queue[T]) flush(ctx context.Context) error {
+	covered := q.beginFlush()
+	if err := covered.wait(ctx); err != nil || covered == nil {
+		return err
+	}
 	q.mu.Lock()
-	covered := q.sealCurrentLocked(triggerFlush)
-	q.mu.Unlock()
-	return awaitEpoch(ctx, covered)
+	defer q.mu.Unlock()
+	if lost, cause := covered.lostLocked(); lost > covered.lost {
+		return fmt.Errorf("data that the flush covers was given up: %w", cause)
+	}
+	return nil
 }
 
 // beginFlush is flush without the wait.
-func (q *queue[T]) beginFlush() {
+func (q *queue[T]) beginFlush() *snapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.sealCurrentLocked(triggerFlush)
+}
+
+// beginStop makes what is queued or in flight leave, since a stop has begun that
+// will come to this queue. lastAttempts says that the backend is away: each batch
+// is then sent once more, and no longer held back for others.
+func (q *queue[T]) beginStop(lastAttempts bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.halted {
+		return
+	}
+	q.mu.stopBegan, q.mu.lastAttempts = q.now(), lastAttempts
+	q.hurryAllLocked()
 	q.sealCurrentLocked(triggerFlush)
 }
 
-func awaitEpoch(ctx context.Context, covered *epoch) error {
-	if covered == nil {
+// wait returns when what is covered is settled, or with ctx's error.
+func (s *snapshot) wait(ctx context.Context) error {
+	if s == nil {
 		return nil
 	}
 	select {
-	case <-covered.done:
-		if covered.dropped {
-			return errStopping
-		}
+	case <-s.last.done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -54,8 +100,8 @@ func awaitEpoch(ctx context.Context, covered *epoch) error {
 }
 
 // sealCurrentLocked ends the current epoch, makes due all that is queued, and
-// returns the newest sealed epoch; nil if nothing is pending.
-func (q *queue[T]) sealCurrentLocked(why trigger) *epoch {
+// returns what is covered by that; nil if nothing is pending.
+func (q *queue[T]) sealCurrentLocked(why trigger) *snapshot {
 	if q.mu.current.pending > 0 {
 		sealed := q.mu.current
 		q.mu.current = newEpoch()
@@ -65,8 +111,16 @@ func (q *queue[T]) sealCurrentLocked(why trigger) *epoch {
 	for q.mu.lingering.Len() > 0 {
 		q.makeDueLocked(q.mu.lingering.first(), why)
 	}
+	for _, p := range q.mu.partitions {
+		q.resumeLocked(p)
+	}
 	q.wakeLocked()
-	return q.mu.lastSealed
+	if q.mu.lastSealed == nil {
+		return nil
+	}
+	covered := &snapshot{first: q.mu.oldest, last: q.mu.lastSealed}
+	covered.lost, _ = covered.lostLocked()
+	return covered
 }
 
 // sealLocked completes the sealed epochs whose last request was settled, in
@@ -81,13 +135,32 @@ func (q *queue[T]) sealLocked() {
 	}
 }
 
-// stop ends admission and makes all that is queued leave. It returns the epoch to
-// wait for, nil if nothing is pending.
-func (q *queue[T]) stop() *epoch {
+// attemptsLast says whether the backend was away when a stop began, and nothing has
+// passed since.
+func (q *queue[T]) attemptsLast() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mu.lastAttempts
+}
+
+// stop ends admission and makes all that is queued leave. It returns what to wait
+// for, nil if nothing is pending, and the batches that have had their last attempt
+// already.
+func (q *queue[T]) stop() (covered *snapshot, spent []*batch[T]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.refuseLocked()
-	return q.sealCurrentLocked(triggerShutdown)
+	covered = q.sealCurrentLocked(triggerShutdown)
+	for b := range q.mu.active {
+		if q.mu.lastAttempts && b.idle && b.began >= q.mu.stopBegan {
+			spent = append(spent, b)
+		}
+	}
+	for _, b := range spent {
+		q.takeIdleLocked(b)
+	}
+	q.hurryAllLocked()
+	return covered, spent
 }
 
 // refuseLocked ends admission, for those too who wait for room.
@@ -135,12 +208,17 @@ func (q *queue[T]) abandon() int64 {
 	q.mu.abandoned = true
 	q.mu.dropped += left
 	q.mu.pending, q.mu.used = 0, 0
+	for _, p := range q.mu.partitions {
+		p.forget() // a call that hangs still knows its partition
+	}
 	clear(q.mu.partitions)
 	clear(q.mu.active)
 	q.mu.due, q.mu.ready = ring[*partition[T]]{}, ring[*batch[T]]{}
 	q.mu.lingering.list, q.mu.backoff.list = nil, nil
+	if left > 0 {
+		q.mu.oldest.lose(left, errStopping)
+	}
 	for e := q.mu.oldest; e != nil; e = e.next {
-		e.dropped = e.pending > 0
 		e.pending = 0
 	}
 	q.sealLocked()

@@ -152,8 +152,121 @@ func TestStopDrainsInCappedChunks(t *testing.T) {
 		offer(t, s, 0, 3000)
 		synctest.Wait()
 		close(gate)
-		require.NoError(t, awaitEpoch(context.Background(), s.q.stop()))
+		covered, spent := s.q.stop()
+		assert.Empty(t, spent)
+		require.NoError(t, covered.wait(context.Background()))
 		assert.Equal(t, []int{2048, 952}, p.sizes())
 		assert.Zero(t, s.q.abandon())
+	})
+}
+
+// A flush tells that something which it covers was given up, for whatever reason; of
+// what was given up before it says nothing.
+func TestFlushTellsOfLosses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before bool  // the flush comes after the loss
+		first  error // outcome of the batch that ends first
+		want   error
+	}{
+		"refused":        {first: errBad, want: errBad},
+		"refused before": {first: errBad, before: true},
+		"delivered":      {},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			gates := []chan struct{}{make(chan struct{}), make(chan struct{})}
+			p := &pushes{answer: func(_ context.Context, _ int, ids []int) error {
+				<-gates[ids[0]/100]
+				if ids[0] == 0 {
+					return tc.first
+				}
+				return nil
+			}}
+			set := hundreds
+			set.slots = 2
+			s := fakeSender(set, configretry.BackOffConfig{}, p)
+			defer s.stop()
+			offer(t, s, 0, 100)
+			offer(t, s, 100, 100)
+			synctest.Wait()
+			if tc.before {
+				close(gates[0])
+				synctest.Wait()
+			}
+			flushed := make(chan error, 1)
+			go func() { flushed <- s.q.flush(t.Context()) }()
+			synctest.Wait()
+			if !tc.before {
+				close(gates[0])
+			}
+			close(gates[1])
+			if err := <-flushed; tc.want == nil {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, tc.want)
+			}
+		})
+	}
+}
+
+// It covers what earlier flushes cover that are not over, and is ended by a stop.
+func TestFlushTellsOfLossesOfEarlierFlushes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(s *sender[*load], gate chan struct{})
+		want error
+	}{
+		"refused": {func(_ *sender[*load], gate chan struct{}) { close(gate) }, errBad},
+		"stopped": {func(s *sender[*load], gate chan struct{}) { s.q.abandon(); close(gate) }, errStopping},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			gate := make(chan struct{})
+			p := &pushes{answer: func(_ context.Context, _ int, ids []int) error {
+				<-gate
+				if ids[0] == 0 {
+					return errBad
+				}
+				return nil
+			}}
+			set := hundreds
+			set.slots = 2
+			s := fakeSender(set, configretry.BackOffConfig{}, p)
+			flushed := make(chan error, 2)
+			for i := range 2 {
+				offer(t, s, 10*i, 10)
+				go func() { flushed <- s.q.flush(t.Context()) }()
+				synctest.Wait()
+			}
+			tc.end(s, gate)
+			require.ErrorIs(t, <-flushed, tc.want)
+			require.ErrorIs(t, <-flushed, tc.want)
+			synctest.Wait()
+			if name == "refused" {
+				s.q.abandon()
+			}
+			<-s.q.ended
+			s.telemetry.close()
+		})
+	}
+}
+
+// A flush after each request costs a few entries for each, not a whole chunk.
+func TestFlushPerRequestCostsNoChunk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		s := fakeSender(hundreds, configretry.BackOffConfig{}, &pushes{answer: func(context.Context, int, []int) error {
+			<-gate
+			return nil
+		}})
+		defer s.stop()
+		defer close(gate)
+		for i := range 100 {
+			offer(t, s, i, 1)
+			s.q.beginFlush()
+		}
+		synctest.Wait()
+		entries := 0
+		for c := s.q.only.front(); c != nil; c = c.next {
+			entries += len(c.entries)
+		}
+		assert.LessOrEqual(t, entries, 100*firstEntries)
 	})
 }

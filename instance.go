@@ -4,9 +4,7 @@
 package batcherexporter
 
 import (
-	"context"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/exporter"
@@ -21,6 +19,7 @@ type instances struct {
 	mu struct {
 		sync.Mutex
 		running map[*Config]*instance
+		stop    stopRound
 	}
 }
 
@@ -32,8 +31,7 @@ func newInstances(factories map[component.Type]exporter.Factory) *instances {
 
 // instance is what the signals of one batcher share, from the first Start to the
 // last Shutdown: the wrapped exporter's decoded configuration, so that exporters
-// which share one resource per configuration (a file, a connection) still do, and
-// the time that a stop may take.
+// which share one resource per configuration (a file, a connection) still do.
 type instance struct {
 	// Fixed after construction.
 	cfg      *Config
@@ -46,13 +44,13 @@ type instance struct {
 	mu struct {
 		sync.Mutex
 		warned  bool
-		budget  time.Duration // what is left of `drain_timeout`
-		members map[flusher]struct{}
+		members map[stopper]struct{}
 	}
 }
 
-// flusher is a signal that can be told to send what it has queued.
-type flusher interface{ beginFlush() }
+// stopper is a signal that can be told that a stop has begun which will come to it:
+// it sends what it has queued.
+type stopper interface{ beginStop() }
 
 // acquire returns the instance of cfg, a new one at the first Start. The caller
 // must release it.
@@ -66,11 +64,13 @@ func (all *instances) acquire(cfg *Config, host component.Host) (*instance, erro
 			return nil, err
 		}
 		in = &instance{cfg: cfg, resolved: r}
-		in.mu.budget = r.effective.DrainTimeout
-		in.mu.members = map[flusher]struct{}{}
+		in.mu.members = map[stopper]struct{}{}
 		all.mu.running[cfg] = in
 	}
 	in.users++
+	if all.mu.stop.running == 0 {
+		all.mu.stop = stopRound{} // what begins now has the whole time to stop
+	}
 	return in, nil
 }
 
@@ -103,40 +103,25 @@ func (in *instance) takeWarnings() []string {
 	return in.resolved.warnings
 }
 
-func (in *instance) join(f flusher) {
+func (in *instance) join(f stopper) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.mu.members[f] = struct{}{}
 }
 
-func (in *instance) leave(f flusher) {
+func (in *instance) leave(f stopper) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.mu.members, f)
 }
 
-// flushAll lets the signals that still run send what they have queued. The
+// beginStop lets the signals that still run send what they have queued. The
 // collector stops exporters one after the other: what the others hold leaves
 // while the first drains, and shares the time that all have.
-func (in *instance) flushAll() {
+func (in *instance) beginStop() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for f := range in.mu.members {
-		f.beginFlush()
-	}
-}
-
-// drain returns the context of one Shutdown's sending, and a function that takes
-// the time it took off the budget of all.
-func (in *instance) drain(ctx context.Context) (context.Context, func()) {
-	began := time.Now()
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, in.mu.budget)
-	return ctx, func() {
-		cancel()
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		in.mu.budget = max(in.mu.budget-time.Since(began), 0)
+		f.beginStop()
 	}
 }

@@ -51,12 +51,7 @@ func TestInvariant_Conservation(t *testing.T) {
 		require.Equal(rt, account{accepted: accepted, sent: a.sent, dropped: accepted - a.sent}, a)
 		require.LessOrEqual(rt, a.sent, delivered)
 		require.GreaterOrEqual(rt, a.sent, delivered-h.late())
-		lost := h.stopped["batcher_dropped_items reason shutdown"]
-		if lost == 0 {
-			require.NoError(rt, h.shutdown)
-		} else {
-			require.ErrorContains(rt, h.shutdown, "not delivered before the stop")
-		}
+		require.NoError(rt, h.shutdown)
 	})
 }
 

@@ -19,11 +19,14 @@ const isolationPause = time.Minute
 type isolation struct {
 	// Fixed after construction.
 	on       bool
-	maxCalls int // for one batch
+	never    bool // the user said so
+	asked    bool // the user asked for it
+	maxCalls int  // for one batch
 
 	mu struct {
 		sync.Mutex
 		pausedUntil time.Time
+		off         bool // the backend keeps a part of what it refuses
 	}
 }
 
@@ -35,16 +38,37 @@ var allInOne = map[string]bool{"otlp": true, "otlp_grpc": true, "otlphttp": true
 // newIsolation is for a wrapped exporter of that type.
 func newIsolation(cfg RefusalsConfig, wrapped string) *isolation {
 	on := cfg.Isolate == IsolateAlways || cfg.Isolate == IsolateAuto && allInOne[wrapped]
-	return &isolation{on: on, maxCalls: cfg.MaxAttempts}
+	return &isolation{
+		on: on, never: cfg.Isolate == IsolateNever, asked: cfg.Isolate == IsolateAlways, maxCalls: cfg.MaxAttempts,
+	}
 }
 
-func (i *isolation) active() bool {
+// active says whether a batch that was refused like that is to be halved. Where the
+// decoder refused it nothing was kept, whatever the protocol.
+func (i *isolation) active(v settle.Verdict) bool {
+	if i.never || v.Kept {
+		return false
+	}
+	if v.Undecoded {
+		return true
+	}
 	if !i.on {
 		return false
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return !time.Now().Before(i.mu.pausedUntil)
+	return !i.mu.off && !time.Now().Before(i.mu.pausedUntil)
+}
+
+// heed ends the halving for good where a refusal says that the rest was kept, unless
+// the user asked for it: this backend would get that rest twice.
+func (i *isolation) heed(v settle.Verdict) {
+	if !v.Kept || i.asked {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.mu.off = true
 }
 
 func (i *isolation) pause() {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -150,6 +151,7 @@ func TestChunksServeAgain(t *testing.T) {
 	set.capacity, set.slots, set.batch.maxItems, set.batch.minSize = 1_000_000, 1, 20*chunkEntries, 20*chunkEntries
 	q := newQueue(set, payload.Signal[*load](fakeSignal{}), payload.Merger[*load](fakeMerger{}), func() {})
 	defer q.abandon()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // two collections empty a pool
 	for i := range 20 * chunkEntries {
 		_, err := q.offer(t.Context(), numbers(i, 1))
 		require.NoError(t, err)
@@ -160,11 +162,16 @@ func TestChunksServeAgain(t *testing.T) {
 	assert.Equal(t, numbers(0, 20*chunkEntries).ids, b.content.data.ids)
 	again := 0
 	for c := q.chunks.Get(); c != nil; c = q.chunks.Get() {
-		assert.Zero(t, *c.(*chunk[*load]))
+		used := c.(*chunk[*load])
+		for i := range used.entries {
+			assert.Zero(t, used.entries[i])
+		}
+		used.entries = nil
+		assert.Zero(t, *used)
 		again++
 	}
-	assert.Positive(t, again) // not all: the pool may forget some
-	assert.LessOrEqual(t, again, 18, "the first and the last may be others' too")
+	assert.Positive(t, again) // not all: with the race detector the pool forgets some
+	assert.LessOrEqual(t, again, 19, "the first and the last may be others' too")
 }
 
 // With a backend that does not answer, the live heap grows with queue_size and

@@ -107,7 +107,7 @@ func TestNoQueue_CallerEndsTheAttempt(t *testing.T) {
 		runFor(time.Hour)
 		require.Error(t, seen)
 		assert.Len(t, r.calls(), 1)
-		assert.EqualValues(t, 4, r.metric("batcher_dropped_items", reasonIs(dropRetriesExhausted)))
+		assert.EqualValues(t, 4, r.metric("batcher_dropped_items", reasonIs(dropCallersGone)))
 	})
 }
 
@@ -150,7 +150,7 @@ func TestNoQueue_Stop(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- r.send(logsOf(4, 0)) }()
 		synctest.Wait()
-		require.ErrorContains(t, r.stop(), "4 items of logs")
+		r.losesAtStop(context.Background(), 4)
 		err := <-result
 		require.Error(t, err)
 		assert.False(t, consumererror.IsPermanent(err))

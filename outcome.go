@@ -13,9 +13,11 @@ import (
 
 // outcome is what became of the items of a batch.
 type outcome struct {
-	sent  int
-	lost  []loss
-	order []payload.Run // whose items are where; nil if nobody asks, or all are of one source
+	sent     int
+	passedAt instant // when the last attempt began that passed; 0: none did
+	expired  bool    // the destination has refused for too long: what waits for its answer goes too
+	lost     []loss
+	order    []payload.Run // whose items are where; nil if nobody asks, or all are of one source
 
 	// Set by attribute.
 	joined   error
@@ -62,7 +64,7 @@ func (o *outcome) attribute() {
 	if len(o.lost) == 0 {
 		return
 	}
-	o.joined = o.err()
+	o.joined = said(o.err())
 	if o.order == nil {
 		return
 	}
@@ -83,9 +85,20 @@ func (o *outcome) attribute() {
 	}
 	o.bySource = make(map[int]error, len(sets))
 	for source, set := range sets {
-		o.bySource[source] = set.join()
+		o.bySource[source] = said(set.join())
 	}
 }
+
+// saidError is an error whose text is known: under the queue's lock no code of others
+// is called to make it.
+type saidError struct {
+	error
+	text string
+}
+
+func said(err error) error        { return saidError{err, err.Error()} }
+func (e saidError) Error() string { return e.text }
+func (e saidError) Unwrap() error { return e.error }
 
 // errOf returns the errors of one source of the batch, by its number: those of
 // the ranges in which it has items. If one of them is permanent, so is the whole.

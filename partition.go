@@ -5,6 +5,7 @@ package batcherexporter
 
 import (
 	"container/heap"
+	"time"
 )
 
 // partition is one first-in-first-out list of requests, from which batches are
@@ -27,19 +28,56 @@ type partition[T any] struct {
 
 	// While the destination refuses what p sends, one batch asks again, and the
 	// others that were refused wait for its answer.
-	prober *batch[T]
-	kept   []*batch[T]
+	prober   *batch[T]
+	kept     []*batch[T]
+	refusing bool          // what it answered last was a refusal
+	refusals int           // since it accepted something
+	pace     time.Duration // the longest backoff since then
+	mayTry   bool          // a new batch may ask
+	yielded  bool          // to one, when the prober's time came last
+
+	pulledAt instant     // when a batch was taken last
+	retrying []*batch[T] // in flight again, the longest first, but for those that hang
+	patient  bool        // it is in the list of those that wait for an answer
+	ages     deadlines[aged[T]]
+	idleSize int64 // of the whole requests in these
 }
 
-// front returns the first chunk that holds a request, or nil.
+// front returns the first chunk that holds a request, or nil. It passes over requests
+// that were taken back.
 func (p *partition[T]) front() *chunk[T] {
-	for p.head != nil && p.head.from == p.head.to && p.head.next != nil {
-		p.head = p.head.next
+	for c := p.head; c != nil; c = p.head {
+		for c.from < c.to && c.entries[c.from].items == 0 {
+			c.from++
+		}
+		switch {
+		case c.from < c.to:
+			return c
+		case c.from == len(c.entries):
+			p.drop(c)
+		case c.next == nil:
+			return nil
+		default:
+			p.head = c.next
+		}
 	}
-	if p.head == nil || p.head.from == p.head.to {
-		return nil
-	}
-	return p.head
+	return nil
+}
+
+// takeBack removes a request that is queued, and which no batch has a part of.
+func (p *partition[T]) takeBack(c *chunk[T], s *settlement[T]) totals {
+	e := &c.entries[s.at]
+	t := e.totals()
+	c.held.sub(t)
+	p.held.sub(t)
+	*e = entry[T]{at: e.at}
+	return t
+}
+
+// forget lets go of all that p holds.
+func (p *partition[T]) forget() {
+	p.head, p.tail, p.held = nil, nil, totals{}
+	p.prober, p.kept, p.ages.list, p.retrying = nil, nil, nil, nil
 }
 
 // idle says whether p neither holds nor sends anything.
@@ -64,8 +102,12 @@ func (p *partition[T]) extend(c *chunk[T], now *epoch) {
 
 // needsChunk says whether the last chunk has no room for a request of now.
 func (p *partition[T]) needsChunk(now *epoch) bool {
-	return p.tail == nil || p.tail.to == chunkEntries || p.tail.epoch != now
+	return p.tail == nil || p.tail.full() || p.tail.epoch != now
 }
+
+// grows says whether the chunk that is needed may be a large one, since the last
+// one was filled.
+func (p *partition[T]) grows() bool { return p.tail != nil && p.tail.full() }
 
 // takeChunk moves all requests of c, the front, to r.
 func (p *partition[T]) takeChunk(c *chunk[T], r *run[T]) totals {
@@ -101,7 +143,7 @@ func (p *partition[T]) trim(c *chunk[T], t totals) {
 
 // drop lets go of c, the front, once it is used up.
 func (p *partition[T]) drop(c *chunk[T]) {
-	if c.from < chunkEntries {
+	if c.from < len(c.entries) {
 		return
 	}
 	p.head = c.next
@@ -148,6 +190,7 @@ func (d *deadlines[E]) Pop() any {
 func (d *deadlines[E]) insert(e E)          { heap.Push(d, e) }
 func (d *deadlines[E]) remove(position int) { heap.Remove(d, position) }
 func (d *deadlines[E]) fix(position int)    { heap.Fix(d, position) }
+func (d *deadlines[E]) init()               { heap.Init(d) }
 
 // first returns the earliest; there must be one.
 func (d *deadlines[E]) first() E { return d.list[0] }
@@ -157,3 +200,9 @@ func (p *partition[T]) moved(position int) { p.position = position }
 
 func (b *batch[T]) when() instant      { return b.retryAt }
 func (b *batch[T]) moved(position int) { b.position = position }
+
+// aged is a batch in the order of age, which says what is given up first.
+type aged[T any] struct{ *batch[T] }
+
+func (a aged[T]) when() instant      { return a.newest }
+func (a aged[T]) moved(position int) { a.place = position }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,13 +50,14 @@ func (u unit) String() string { return [...]string{"requests", "items", "bytes"}
 // queueSettings are what a queue runs with; they come from the configuration
 // after hoisting.
 type queueSettings struct {
-	unit            unit  // of capacity
-	capacity        int64 // in unit
-	slots           int   // calls into the wrapped exporter at the same time
+	unit            unit          // of capacity
+	capacity        int64         // in unit
+	slots           int           // calls into the wrapped exporter at the same time
+	patience        time.Duration // after which a call that hangs holds back nothing: the longest backoff
+	maxAge          time.Duration // after which data is given up; 0: never
+	dropOldest      bool          // new data takes the room of the oldest
 	blockOnOverflow bool
 	waitForResult   bool
-	dropOldest      bool          // a full queue gives up its oldest data
-	maxAge          time.Duration // 0: data does not expire
 	batch           batchSettings
 }
 
@@ -88,7 +90,9 @@ type queue[T any] struct {
 	pooled bool            // data kept after Consume has to be referenced
 	life   context.Context // ends when the queue is halted
 	end    context.CancelFunc
-	work   func()        // what a worker runs: it calls next until that returns nil
+	work   func() // what a worker runs: it calls next until that returns nil
+	// giveUp settles a batch that is not sent; set once, by who made the queue.
+	giveUp func(b *batch[T], why dropReason, err error)
 	ended  chan struct{} // closed when the queue is halted and the last worker has ended
 	over   chan struct{} // closed when the queue is abandoned
 	only   *partition[T] // the one without a key
@@ -111,6 +115,7 @@ type queue[T any] struct {
 		backoff    deadlines[*batch[T]]     // batches that wait
 		active     map[*batch[T]]struct{}   // batches that are not settled
 		waiting    int                      // those of them that wait for their next attempt
+		patient    []*partition[T]          // those held back by a call that has time left to answer
 
 		running  int // workers, the parked ones included
 		parked   int // workers that wait for work; every other one has a slot
@@ -123,9 +128,13 @@ type queue[T any] struct {
 		oldest     *epoch // with pending requests, or current
 		lastSealed *epoch // the newest that a flush sealed; nil: none
 
-		stopping  bool // nothing is admitted
-		halted    bool // nothing is sent
-		abandoned bool // nothing is pending
+		// A stop has begun while the backend is away: what is queued has one more
+		// attempt each. Until something is delivered.
+		lastAttempts bool
+		stopBegan    instant // 0: it has not
+		stopping     bool    // nothing is admitted
+		halted       bool    // nothing is sent
+		abandoned    bool    // nothing is pending
 	}
 	parked sync.Cond // on mu: workers wait for work
 
@@ -134,8 +143,9 @@ type queue[T any] struct {
 	given     []*batch[T]
 	delivered int64
 
-	spare  atomic.Pointer[chunk[T]] // atomic, so that it is refilled without the lock
-	chunks sync.Pool                // of *chunk[T] that are used up
+	spare  atomic.Pointer[chunk[T]] // a large one; atomic, so that it is refilled without the lock
+	small  atomic.Pointer[chunk[T]] // the same of firstEntries
+	chunks sync.Pool                // of large *chunk[T] that are used up
 }
 
 func newQueue[T any](set queueSettings, signal payload.Signal[T], merger payload.Merger[T], work func()) *queue[T] {
@@ -189,34 +199,34 @@ func (q *queue[T]) offer(ctx context.Context, data T) (*settlement[T], error) {
 		}
 		return nil, err
 	}
-	if q.spare.Load() == nil {
-		q.refillSpare()
-	}
+	q.refillSpare()
 	if q.set.waitForResult {
 		return e.rare, nil
 	}
 	return nil, nil
 }
 
-// indexAbove is the number of items above which a request brings its index of
-// sizes with it. Smaller ones are sized under the lock, and only if they become
-// the boundary of a batch, which is cheaper than an index for each.
-const indexAbove = 128
+// indexAbove and indexAboveBytes are the numbers of items and bytes above which a
+// request brings its index of sizes with it. Smaller ones are sized under the lock,
+// and only if they become the boundary of a batch, which is cheaper than an index
+// for each.
+//
+// What counts is how long others wait for the lock then, whatever the request holds.
+// An index of 32 KiB of usual records takes 5 µs, and one of the worst content, which
+// is scopes and resources without anything in them, of two bytes each, a third of a
+// millisecond. Half as much would have usual requests of a hundred items sized twice.
+const (
+	indexAbove      = 128
+	indexAboveBytes = 32 << 10
+)
 
 // measure sets the sizes of e, in its caller and while its data is in the cache.
-// Its bytes are counted once, whoever asks for them, but for profiles: that is most
-// of what an offer costs.
+// Its bytes are counted once, whoever asks for them, but for profiles and for few
+// large items: that is most of what an offer costs.
 func (q *queue[T]) measure(e *entry[T]) {
-	indexed := q.set.batch.maxBytes > 0 && e.items > indexAbove
-	if q.set.waitForResult || indexed {
-		e.rare = &settlement[T]{data: e.data, ctx: e.ctx, items: e.items}
-	}
-	switch limit := toInt(q.set.batch.maxBytes); {
-	case indexed:
-		e.rare.sizes = q.signal.Index(e.data, true, limit)
-		e.cost = e.rare.sizes.Whole()
-	case q.set.batch.countsBytes():
-		e.cost = q.signal.Cost(e.data, limit)
+	var sizes *payload.Index
+	if q.set.batch.countsBytes() {
+		sizes, e.cost = q.sizesOf(e)
 	}
 	switch q.set.unit {
 	case unitRequests:
@@ -228,34 +238,72 @@ func (q *queue[T]) measure(e *entry[T]) {
 			e.size = int64(q.signal.Bytes(e.data))
 		}
 	}
-	if e.rare == nil {
+	if sizes == nil && !q.set.waitForResult {
 		return
 	}
-	e.rare.size = e.size
+	e.rare = &settlement[T]{data: e.data, ctx: e.ctx, items: e.items, size: e.size, sizes: sizes}
 	if q.set.waitForResult {
 		e.rare.done = make(chan struct{})
 	}
 }
 
-// refillSpare makes the chunk that the next offer may need. Allocating it under the
-// lock would make every producer wait for the page faults of one.
+// sizesOf returns the cost of e, and its index if that must not be made under the
+// lock. Where the cost is not that of the bytes alone, because a dictionary is shared,
+// no number bounds what an index takes, so all have it made here.
+func (q *queue[T]) sizesOf(e *entry[T]) (*payload.Index, int) {
+	limit := toInt(q.set.batch.maxBytes)
+	if limit > 0 && (e.items > indexAbove || !q.signal.ExactCost()) {
+		ix := q.signal.Index(e.data, true, limit)
+		cost := ix.Whole()
+		return ix, cost
+	}
+	cost := q.signal.Cost(e.data, limit)
+	if limit > 0 && cost > indexAboveBytes && e.items > 1 {
+		return q.signal.Index(e.data, true, limit), cost
+	}
+	return nil, cost
+}
+
+// refillSpare makes the chunks that the next offers may need. Allocating them under
+// the lock would make every producer wait for the page faults of one.
 func (q *queue[T]) refillSpare() {
+	if q.small.Load() == nil {
+		q.small.CompareAndSwap(nil, newChunk[T](firstEntries))
+	}
+	if q.spare.Load() != nil {
+		return
+	}
 	c, _ := q.chunks.Get().(*chunk[T])
 	if c == nil {
-		c = new(chunk[T])
+		c = newChunk[T](chunkEntries)
 	}
 	if !q.spare.CompareAndSwap(nil, c) {
 		q.chunks.Put(c) // another producer was faster
 	}
 }
 
+// takeSpareLocked returns an empty chunk for p.
+func (q *queue[T]) takeSpareLocked(p *partition[T]) *chunk[T] {
+	spare, entries := &q.small, firstEntries
+	if p.grows() {
+		spare, entries = &q.spare, chunkEntries
+	}
+	if c := spare.Swap(nil); c != nil {
+		return c
+	}
+	return newChunk[T](entries) // other producers were faster than the refill
+}
+
 // recycle keeps the chunks of a run, whose entries have moved, for other requests:
 // all but the first and the last, which other runs may have a part of, and which
 // may not be used up. Fresh memory costs a small request a twentieth of its offer.
 func (q *queue[T]) recycle(r *run[T]) {
+	if q.set.waitForResult {
+		return // a caller that leaves may still look at where its request was
+	}
 	for c := r.first; c != r.last; {
 		next := c.next
-		if c != r.first {
+		if c != r.first && len(c.entries) == chunkEntries {
 			c.from, c.to, c.held, c.epoch, c.next = 0, 0, totals{}, nil, nil
 			q.chunks.Put(c)
 		}
@@ -263,19 +311,35 @@ func (q *queue[T]) recycle(r *run[T]) {
 	}
 }
 
-// admit waits for room, if the queue blocks, and appends e.
+// admit appends e as soon as there is room: it makes some where new data has a
+// right to it, or waits, if the queue blocks.
 func (q *queue[T]) admit(ctx context.Context, e entry[T]) error {
+	w, err := q.tryAdmit(e, true)
+	for errors.Is(err, exporterhelper.ErrQueueIsFull) && q.makeRoom(e.size) {
+		w, err = q.tryAdmit(e, false)
+	}
+	if w != nil {
+		return q.waitForRoom(ctx, w, e)
+	}
+	return err
+}
+
+// tryAdmit appends e if there is room. If not, the queue is full, or the caller has
+// to wait if the queue blocks. first says that the request has not been seen before.
+func (q *queue[T]) tryAdmit(e entry[T], first bool) (*waiter, error) {
 	q.mu.Lock()
 	if q.mu.stopping {
 		q.mu.Unlock()
-		return errStopping
+		return nil, errStopping
 	}
-	q.mu.recent.note(e.size)
+	if first {
+		q.mu.recent.note(e.size)
+	}
 	if q.mu.used+e.size <= q.set.capacity && q.mu.waiters.empty() {
 		q.mu.used += e.size
 		q.appendLocked(e)
 		q.mu.Unlock()
-		return nil
+		return nil, nil
 	}
 	if q.relieveLocked(q.slotFreeLocked()) {
 		q.wakeLocked()
@@ -283,13 +347,13 @@ func (q *queue[T]) admit(ctx context.Context, e entry[T]) error {
 	if !q.set.blockOnOverflow {
 		used := q.mu.used
 		q.mu.Unlock()
-		return fmt.Errorf("%w: %d of %d %s are taken and the request needs %d",
+		return nil, fmt.Errorf("%w: %d of %d %s are taken and the request needs %d",
 			exporterhelper.ErrQueueIsFull, used, q.set.capacity, q.set.unit, e.size)
 	}
 	w := &waiter{size: e.size, wake: make(chan struct{})}
 	q.mu.waiters.push(w)
 	q.mu.Unlock()
-	return q.waitForRoom(ctx, w, e)
+	return w, nil
 }
 
 // waitForRoom waits until settle grants w its room.
@@ -329,7 +393,7 @@ func (q *queue[T]) await(ctx context.Context, s *settlement[T]) error {
 	select {
 	case <-s.done:
 	case <-ctx.Done():
-		s.gone.Store(true)
+		q.giveUpAll(q.leaves(s), dropCallersGone, fmt.Errorf("%w: %w", errCallersGone, context.Cause(ctx)))
 		return s.errOr(ctx.Err())
 	case <-q.over:
 		return s.errOr(errStopping)
@@ -342,20 +406,18 @@ func (q *queue[T]) await(ctx context.Context, s *settlement[T]) error {
 func (q *queue[T]) appendLocked(e entry[T]) {
 	ep := q.mu.current
 	ep.pending++
-	if e.rare != nil {
-		e.rare.epoch = ep
-	}
 	q.mu.accepted += int64(e.items)
 	q.mu.pending += int64(e.items)
 	p := q.only
 	if p.needsChunk(ep) {
-		c := q.spare.Swap(nil)
-		if c == nil {
-			c = new(chunk[T])
-		}
-		p.extend(c, ep)
+		p.extend(q.takeSpareLocked(p), ep)
 	}
 	p.push(e)
+	if s := e.rare; s != nil {
+		s.epoch, s.at = ep, p.tail.to-1
+		s.chunk.Store(p.tail)
+	}
+	q.armExpiryLocked(p)
 	switch {
 	case p.due:
 		return
@@ -406,18 +468,20 @@ func (q *queue[T]) settle(b *batch[T], o outcome) bool {
 	q.mu.pending -= int64(o.sent + dropped)
 	q.mu.used -= b.held.size
 	b.epoch.pending -= b.held.requests
+	b.epoch.lose(int64(dropped), o.joined)
 	for _, w := range b.waiting {
+		w.of.waitsIn = nil
 		w.of.err = o.errOf(w.source)
 		close(w.of.done)
 	}
 	for _, p := range b.pieces {
-		if q.settlePieceLocked(p, o.errOf(p.source)) {
+		if q.settlePieceLocked(b, p, o.errOf(p.source)) {
 			b.completed = append(b.completed, p.of)
 		}
 	}
 	p := b.part
 	p.active--
-	q.answeredLocked(b, o.sent > 0)
+	q.answeredLocked(b, &o)
 	q.resumeLocked(p)
 	q.sealLocked()
 	q.grantLocked()
@@ -445,10 +509,11 @@ func (q *queue[T]) callersGone(b *batch[T]) bool {
 
 // settlePieceLocked gives a piece its outcome, and its request if it is the last,
 // which it reports.
-func (q *queue[T]) settlePieceLocked(p piece[T], err error) (last bool) {
+func (q *queue[T]) settlePieceLocked(b *batch[T], p piece[T], err error) (last bool) {
 	s := p.of
 	s.settled += p.to - p.from
 	s.errs.add(err)
+	s.waitsIn = slices.DeleteFunc(s.waitsIn, func(w *batch[T]) bool { return w == b })
 	if s.settled < s.items {
 		return false
 	}

@@ -13,9 +13,13 @@ import (
 	"github.com/pullbatch/batcherexporter/internal/settle"
 )
 
-// maxShrinks is how many refusals for size one batch may cost. From a gigabyte to
-// a single item it takes thirty.
-const maxShrinks = 64
+const (
+	// maxFutile is how many refusals in a row make it doubtful that anything of a
+	// batch passes. From a gigabyte to a single item it takes thirty.
+	maxFutile = 64
+	// samplesOfRest is how many single items then tell whether the rest is worth it.
+	samplesOfRest = 8
+)
 
 // errTooLarge is what a caller gets whose item was dropped for its size.
 var errTooLarge = errors.New("the item is larger than a batch may be")
@@ -26,20 +30,26 @@ func (s *sender[T]) divides(b *batch[T], p *part[T]) bool {
 	if p.items < 2 || !s.ceiling.learns() {
 		return false
 	}
-	p.whole(s.q.signal)
-	if s.ceiling.allows(s.q.signal.Bytes(p.data)) {
+	allowed := s.ceiling.allowed()
+	if p.sized {
+		if p.index.Cost(p.from, p.to) <= allowed {
+			return false
+		}
+	} else if p.whole(s.q.signal); s.q.signal.Bytes(p.data) <= allowed {
 		return false
 	}
 	s.shrink(b, p, s.ceiling.limit())
 	return true
 }
 
-// shrink puts p back in pieces of at most size bytes, in front of all others.
+// shrink puts p back in two pieces, the first of at most size bytes, in front of all
+// others. The second is cut when its turn comes: more may be known then.
 func (s *sender[T]) shrink(b *batch[T], p *part[T], size int) {
 	s.own(p)
-	pieces := p.divide(s.q.signal, size)
-	b.work.first(pieces...)
-	s.telemetry.split(splitTooLarge, len(pieces)-1)
+	p.measure(s.q.signal)
+	first, rest := p.cutOff(size)
+	b.work.first(first, rest)
+	s.telemetry.split(splitTooLarge, 1)
 }
 
 // owns says whether the data of p is ours to change. Without batching it is not,
@@ -57,27 +67,51 @@ func (s *sender[T]) own(p *part[T]) {
 }
 
 // tooLarge cuts a part that was refused for its size. The same request is never
-// sent again: a single item is lost. When a batch has cost many refusals and
-// nothing of it has passed, all of it is.
+// sent again: a single item is lost, and nothing else with it.
 func (s *sender[T]) tooLarge(b *batch[T], p *part[T], v settle.Verdict, err error) {
 	w := &b.work
-	w.shrunk++
 	size := s.q.signal.Bytes(p.data)
-	spent := w.shrunk > maxShrinks
-	switch {
-	case spent && w.sent.Load() == 0:
-		err = permanent(fmt.Errorf("after %d refusals for size: %w", w.shrunk, err))
-		w.lose(p, dropTooLarge, err)
-		w.loseAll(dropTooLarge, err)
-	case p.items == 1, spent:
-		w.lose(p, dropTooLarge, permanent(fmt.Errorf("the backend takes no request of %d items and %d bytes: %w", p.items, size, err)))
-	default:
+	if p.items > 1 {
 		next := s.ceiling.refuse(size, v.Limit)
 		if v.Limit > 0 {
 			s.advise()
 		}
 		s.shrink(b, p, next)
+	} else {
+		w.lose(p, dropTooLarge, permanent(fmt.Errorf("the backend takes no item of %d bytes: %w", size, err)))
 	}
+	s.doubt(b, p, dropTooLarge, err)
+}
+
+// doubt counts a refusal of p. Where nothing has passed for long it has some single
+// items tried of what is left of b, and gives that up if none of them passes either.
+func (s *sender[T]) doubt(b *batch[T], p *part[T], why dropReason, err error) {
+	w := &b.work
+	w.futile++
+	switch {
+	case p.sample:
+		if w.samples--; w.samples == 0 {
+			w.loseAll(why, permanent(fmt.Errorf("after %d refusals in a row, also of single items: %w", w.futile, err)))
+		}
+	case w.futile > maxFutile && w.samples == 0 && w.items() > samplesOfRest:
+		s.sampleRest(b)
+	}
+}
+
+// sampleRest puts single items from all over what is left of b in front.
+func (s *sender[T]) sampleRest(b *batch[T]) {
+	w := &b.work
+	for i := range w.todo {
+		s.own(&w.todo[i])
+	}
+	samples := make([]part[T], samplesOfRest)
+	left := w.items()
+	for i := samplesOfRest - 1; i >= 0; i-- {
+		samples[i] = w.takeItem(s.q.signal, (2*i+1)*left/(2*samplesOfRest))
+		samples[i].sample = true
+	}
+	w.first(samples...)
+	w.samples = samplesOfRest
 }
 
 // advise says how refused calls are avoided, once the limit is known.
@@ -91,35 +125,54 @@ func (s *sender[T]) advise() {
 
 // refused halves a part that was refused for its content, to find the items that
 // are. It stops when all four quarters have failed alike, or when the calls that
-// are due already use up the budget.
+// are due already use up the budget. What a decoder refused is halved freely: nothing
+// of it was kept, and it is refused whatever the backend's state.
 func (s *sender[T]) refused(b *batch[T], p *part[T], v settle.Verdict, err error) {
 	w := &b.work
 	err = permanent(err)
-	w.calls++
+	s.isolation.heed(v)
 	if p.search == nil {
-		if !s.isolation.active() {
+		if !s.isolation.active(v) {
 			w.lose(p, dropRefused, fmt.Errorf("not retryable error: %w", err))
 			return
 		}
 		p.search = &search{first: v}
 	}
+	if !v.Undecoded {
+		w.calls++
+	}
 	switch {
+	case v.Undecoded:
+		defer s.doubt(b, p, dropRefused, err)
+		if p.items == 1 {
+			w.lose(p, dropRefused, err)
+		} else {
+			s.halve(b, p)
+		}
 	case p.search.hopeless(v, p.depth):
 		w.hopeless = true
 		w.lose(p, dropRefused, err)
 		w.loseHalved(p.search, fmt.Errorf("not sent, since halving does not find what is refused: %w", err))
 	case p.items == 1:
 		w.lose(p, dropRefused, err)
+	case v.Kept:
+		w.lose(p, dropRefused, fmt.Errorf("not retryable error: %w", err))
 	case w.calls+w.halved()+2 > s.isolation.maxCalls:
 		w.hopeless = !p.search.saved
 		w.lose(p, dropRefused, fmt.Errorf("halving it further would cost more than `refusals::max_attempts` calls: %w", err))
 	default:
-		s.own(p)
-		p.depth++
-		left, right := p.halve(s.q.signal)
-		w.later(left, right)
-		s.telemetry.split(splitRefused, 1)
+		s.halve(b, p)
+		s.telemetry.resent(p.items) // a backend may have kept a part of them
 	}
+}
+
+// halve puts the halves of a part behind all others.
+func (s *sender[T]) halve(b *batch[T], p *part[T]) {
+	s.own(p)
+	p.depth++
+	left, right := p.halve(s.q.signal)
+	b.work.later(left, right)
+	s.telemetry.split(splitRefused, 1)
 }
 
 // permanent makes err permanent to callers, unless it is.

@@ -225,20 +225,7 @@ func (r *report) passed() {
 	r.unlock(now)
 }
 
-// away returns for how long attempts have been failing without any success. It is
-// false if none failed since the last success, or none lately: an exporter that
-// has nothing to send knows nothing.
-func (r *report) away(now time.Time) (time.Duration, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	o := &r.mu.outage
-	if o.since.IsZero() || now.Sub(o.last) > 2*r.patience+logInterval {
-		return 0, false
-	}
-	return now.Sub(o.since), true
-}
-
-// close writes what is pending, and ends the timer. What comes later is written
+// close writes what is pending of losses, and ends the timer. What comes later is written
 // when a line is due. It may be called twice.
 func (r *report) close() {
 	r.mu.Lock()
@@ -323,7 +310,8 @@ func (r *report) takeLocked(now time.Time, room, all bool) []line {
 	}
 	var lines []line
 	for _, t := range m.all {
-		if t.events > 0 && (all || t.due(now) || room && t == m.full) {
+		last := all && t != m.retries && t != m.destination // after the end nothing is kept or tried again
+		if t.events > 0 && (last || t.due(now) || room && t == m.full) {
 			lines = append(lines, t.take(now))
 		}
 	}

@@ -198,13 +198,8 @@ func TestReport_Outage(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		w.dropped(dropRetriesExhausted, 40, errAway)
-		away, known := w.away(time.Now())
-		assert.True(t, known)
-		assert.Equal(t, 2*time.Minute, away)
 		w.passed()
 		w.passed()
-		_, known = w.away(time.Now())
-		assert.False(t, known)
 
 		retries := w.logs.FilterMessage(retryMessage).FilterLevelExact(zap.InfoLevel).All()
 		require.Len(t, retries, 1)
@@ -293,22 +288,6 @@ func TestReport_Status(t *testing.T) {
 	})
 }
 
-// An exporter that has nothing to send knows nothing of its backend.
-func TestReport_AwayIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := watchReport(t, zap.InfoLevel)
-		_, known := w.away(time.Now())
-		assert.False(t, known)
-		w.failed(errAway, false)
-		time.Sleep(90 * time.Second)
-		_, known = w.away(time.Now())
-		assert.True(t, known)
-		time.Sleep(time.Hour)
-		_, known = w.away(time.Now())
-		assert.False(t, known)
-	})
-}
-
 // Sampling as the collector does it takes no line, though many exporters have the
 // same to say.
 func TestReport_SamplingTakesNothing(t *testing.T) {
@@ -389,7 +368,6 @@ func TestReport_Concurrent(t *testing.T) {
 				w.dropped(dropRetriesExhausted, 1, errAway)
 				w.refused(1, exporterhelper.ErrQueueIsFull)
 				w.passed()
-				w.away(time.Now())
 			}
 		})
 	}

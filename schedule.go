@@ -73,6 +73,7 @@ func (q *queue[T]) resumeLocked(p *partition[T]) {
 // placeLocked puts p where it belongs after a batch was taken from it: into the
 // ring if it is due still, else among those that linger, if it holds anything.
 func (q *queue[T]) placeLocked(p *partition[T]) {
+	q.armExpiryLocked(p)
 	if why, ok := q.dueLocked(p, q.now()); ok {
 		q.makeDueLocked(p, why)
 		return
@@ -152,6 +153,13 @@ func (q *queue[T]) wakeLocked() {
 	}
 }
 
+// wake finds a worker for what is due, for who is none.
+func (q *queue[T]) wake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.wakeLocked()
+}
+
 // next waits for the next batch that may be sent and returns it; the caller has
 // a slot until it calls next again. A new batch is made in fresh. next returns
 // nil when the worker must end.
@@ -202,15 +210,17 @@ func (q *queue[T]) endLocked() {
 // readyLocked returns the batch whose backoff ended first, if there is one. It
 // goes ahead of new pulls, or a steady load would starve it.
 func (q *queue[T]) readyLocked() *batch[T] {
-	if q.mu.ready.len() == 0 {
-		return nil
+	for q.mu.ready.len() > 0 {
+		b := q.mu.ready.pop()
+		if !b.idle {
+			continue // it was given up
+		}
+		q.claimLocked(b)
+		q.watchRetryLocked(b)
+		q.resumeLocked(b.part)
+		return b
 	}
-	b := q.mu.ready.pop()
-	b.idle = false
-	b.part.backoff--
-	q.mu.waiting--
-	q.resumeLocked(b.part)
-	return b
+	return nil
 }
 
 // pullLocked takes a batch of the partition whose turn it is, if one is due.
@@ -221,10 +231,11 @@ func (q *queue[T]) pullLocked(b *batch[T]) *batch[T] {
 		if q.heldBackLocked(p) || !p.due {
 			continue
 		}
-		b.trigger, b.position = p.trigger, -1
+		b.trigger = p.trigger
 		q.takeLocked(p, b)
 		q.placeLocked(p)
 		p.active++
+		p.pulledAt, p.mayTry = q.now(), false
 		q.mu.active[b] = struct{}{}
 		return b
 	}
@@ -246,30 +257,38 @@ func (q *queue[T]) armLocked(at instant) {
 	q.mu.timer.Reset(d)
 }
 
-// onTimer ends the linger and the backoffs whose time has come.
-func (q *queue[T]) onTimer() {
+// onTimer ends what lasts until a moment that has come.
+func (q *queue[T]) onTimer() { q.giveUpAll(q.endTimed(), dropExpired, errExpired) }
+
+// endTimed ends the linger and the backoffs whose time has come, and the patience
+// with calls that hang. It returns what has become too old.
+func (q *queue[T]) endTimed() []*batch[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.mu.halted {
-		return
+		return nil
 	}
+	q.mu.timerAt = 0
 	now := q.now()
 	for q.mu.lingering.Len() > 0 && q.mu.lingering.first().deadline <= now {
 		q.makeDueLocked(q.mu.lingering.first(), triggerTimeout)
 	}
 	for q.mu.backoff.Len() > 0 && q.mu.backoff.first().retryAt <= now {
-		b := q.mu.backoff.first()
-		q.mu.backoff.remove(b.position)
-		q.mu.ready.push(b)
+		if b := q.mu.backoff.first(); !q.yieldsLocked(b, now) {
+			q.mu.backoff.remove(b.position)
+			q.mu.ready.push(b)
+		}
 	}
+	q.endPatienceLocked(now)
+	expired := q.expireLocked(now)
 	q.wakeLocked()
-	q.mu.timerAt = 0
 	if q.mu.lingering.Len() > 0 {
 		q.armLocked(q.mu.lingering.first().deadline)
 	}
 	if q.mu.backoff.Len() > 0 {
 		q.armLocked(q.mu.backoff.first().retryAt)
 	}
+	return expired
 }
 
 // awaitWorkers waits for the workers of a halted queue to end. Its error says
@@ -285,7 +304,11 @@ func (q *queue[T]) awaitWorkers(ctx context.Context) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return fmt.Errorf("%d calls into the wrapped exporter ignore that they were cancelled and still run", q.mu.running)
+	calls := "1 call"
+	if q.mu.running != 1 {
+		calls = fmt.Sprintf("%d calls", q.mu.running)
+	}
+	return fmt.Errorf("%s into the wrapped exporter: cancelled, and still running", calls)
 }
 
 // workersEnded says whether the workers of a halted queue have ended.

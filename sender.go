@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v7"
@@ -16,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/pullbatch/batcherexporter/internal/payload"
 	"github.com/pullbatch/batcherexporter/internal/settle"
 )
 
@@ -25,6 +27,7 @@ type senderSettings[T any] struct {
 	mutates       bool                           // the wrapped exporter changes what it gets
 	borrowed      bool                           // requests are not ours to change: we said that we do not
 	direct        bool                           // no queue: a call ends with its caller
+	dropRefusing  bool                           // what a destination refuses is lost at once
 	dropOversized bool
 	timeout       time.Duration // of one attempt; 0: the wrapped exporter's own
 	retry         configretry.BackOffConfig
@@ -54,8 +57,11 @@ type sender[T any] struct {
 	report    *report
 	ceiling   *ceiling
 	isolation *isolation
-	oversized *occasional // log lines about oversized items
-	advised   *occasional // log lines about the ceiling
+	contact   contact
+	address   address
+	stopped   atomic.Int64 // items that were given up after an attempt, since the exporter stops
+	oversized *occasional  // log lines about oversized items
+	advised   *occasional  // log lines about the ceiling
 }
 
 // retries is the state of a batch that is being sent.
@@ -105,7 +111,7 @@ func (s *sender[T]) send(b *batch[T]) {
 			return
 		}
 		if err := s.pointless(b); err != nil {
-			b.work.loseAll(dropRetriesExhausted, err)
+			b.work.loseAll(dropCallersGone, err)
 			break
 		}
 		p := b.work.next()
@@ -114,17 +120,32 @@ func (s *sender[T]) send(b *batch[T]) {
 		}
 		s.reportLeaving(b)
 		p.whole(s.q.signal)
+		began := s.q.now()
+		s.contact.asks()
 		err, cancelled := s.attempt(b, &p)
 		if err == nil {
+			b.work.passedAt = began
 			s.passed(b, &p)
 			continue
 		}
-		if d := s.failed(b, &p, err, cancelled); d.wait > 0 {
-			s.wait(b, d, err)
-			return
+		before := b.work.sent.Load()
+		d := s.failed(b, &p, err, cancelled)
+		if b.work.sent.Load() > before {
+			b.work.passedAt = began // a part of it has passed
+		}
+		if d.began = began; d.wait > 0 {
+			if s.wait(b, d, err) {
+				return
+			}
 		}
 	}
 	s.finish(b)
+}
+
+// beginStop sends what is queued, since a stop has begun. If the backend is known to
+// be away, each batch has one more attempt.
+func (s *sender[T]) beginStop() {
+	s.q.beginStop(s.contact.lost(longestBackoff(s.set.retry)))
 }
 
 // leave leaves b to the stop that has halted the queue.
@@ -229,13 +250,17 @@ func (s *sender[T]) attempt(b *batch[T], p *part[T]) (err error, cancelled bool)
 
 // passed accounts for a part that the wrapped exporter took.
 func (s *sender[T]) passed(b *batch[T], p *part[T]) {
-	b.work.sent.Add(int64(p.items))
 	s.report.passed()
+	s.contact.answered(true, false)
+	s.address.accepted()
+	w := &b.work
+	w.sent.Add(int64(p.items))
+	w.futile, w.samples = 0, 0
 	if p.search != nil {
 		p.search.saved = true
-		b.work.calls++
+		w.calls++
 	}
-	if s.ceiling.learns() && s.ceiling.pass(s.q.signal.Bytes(p.data), p.items) {
+	if s.ceiling.asks() && s.ceiling.pass(s.q.signal.Bytes(p.data), p.items) {
 		s.advise()
 	}
 }
@@ -243,91 +268,153 @@ func (s *sender[T]) passed(b *batch[T], p *part[T]) {
 // failed draws the consequence of a failed attempt with p: what is left of it
 // goes back to b's parts or is lost. With a wait above 0, b has to wait.
 func (s *sender[T]) failed(b *batch[T], p *part[T], err error, cancelled bool) (d delay) {
-	v := settle.Of(err, cancelled)
+	v := s.judge(b, p, err, cancelled)
 	s.telemetry.attemptFailed(string(v.Class))
+	s.contact.answered(!v.Retry(), v.Class == settle.Destination)
 	w := &b.work
-	s.keepRemainder(b, p, err, cancelled)
-	if v.Class == settle.Unknown {
+	if !s.keepRemainder(b, p, err, cancelled) && v.Class == settle.Permanent {
+		// Some of it was delivered, and nobody can tell what was not: what is called
+		// permanent of all is true of a part.
+		v.Class = settle.Retryable
+	}
+	switch v.Class {
+	case settle.Unknown, settle.Retryable, settle.Throttled:
 		err = settle.NotPermanent(err)
-	}
-	if v.Retry() && s.q.life.Err() == nil && s.pointless(b) == nil {
-		s.report.failed(err, v.Class == settle.Destination)
-	}
-	switch {
-	case v.Class == settle.TooLarge:
+	case settle.TooLarge:
 		s.tooLarge(b, p, v, err)
-	case v.Class == settle.Refused:
+		return delay{}
+	case settle.Refused:
 		s.refused(b, p, v, err)
-	case !v.Retry():
+		return delay{}
+	case settle.Permanent:
+		s.isolation.heed(v)
 		w.lose(p, dropPermanent, permanent(fmt.Errorf("not retryable error: %w", err)))
-	case s.q.life.Err() != nil:
+		return delay{}
+	}
+	if s.q.life.Err() != nil {
 		w.first(*p)
-	default:
-		final := s.exhausted(b, v, err)
-		if final == nil {
-			w.first(*p)
-			return delay{max(b.retries.next, 1), v.Delay, v.Class == settle.Destination && !s.set.direct}
-		}
-		w.lose(p, dropRetriesExhausted, final)
-		if s.set.retry.Enabled {
-			w.loseAll(dropRetriesExhausted, final)
-		}
+		return delay{}
+	}
+	if gone := s.pointless(b); gone != nil {
+		w.first(*p)
+		w.loseAll(dropCallersGone, fmt.Errorf("%w: %w", gone, err))
+		return delay{}
+	}
+	s.report.failed(err, v.Class == settle.Destination)
+	why, final := s.exhausted(b, v, err)
+	if final == nil {
+		w.first(*p)
+		return delay{wait: max(b.retries.next, 1), atLeast: v.Delay, destination: v.Class == settle.Destination && !s.set.direct}
+	}
+	w.lose(p, why, final)
+	if s.set.retry.Enabled || why == dropDestination {
+		w.loseAll(why, final)
 	}
 	return delay{}
 }
 
-// keepRemainder reduces p to what the wrapped exporter reports as not delivered,
-// if it reports that. Of several errors at once each must say what it is about,
-// or all of p has to be sent again; what is refused for good is lost.
-func (s *sender[T]) keepRemainder(b *batch[T], p *part[T], err error, cancelled bool) {
-	parts, ok := settle.Remainders(err, s.q.signal.Remainder, cancelled)
-	if !ok {
-		return
+// judge says what a failed attempt with p means. What only words call too large is
+// so unless a request of that size has passed lately; what the destination refuses
+// although it has taken others since is refused for its content.
+func (s *sender[T]) judge(b *batch[T], p *part[T], err error, cancelled bool) settle.Verdict {
+	v := settle.Of(err, cancelled)
+	switch {
+	case v.Class == settle.TooLarge && v.Ambiguous && s.ceiling.contradicts(s.q.signal.Bytes(p.data)),
+		v.Class == settle.Destination && !s.set.direct && s.q.outlived(b):
+		v.Class = settle.Refused
 	}
-	left := 0
-	for _, r := range parts {
-		left += s.q.signal.Items(r.Rest)
-	}
-	if left == 0 || left > p.items {
-		return // not a part of what was sent
-	}
-	b.work.sent.Add(int64(p.items - left))
-	p.items = left
-	if len(parts) == 1 {
-		p.data = parts[0].Rest
-		return
-	}
-	again := s.q.merger.Begin(false)
-	for _, r := range parts {
-		if n := s.q.signal.Items(r.Rest); r.Final {
-			b.work.lose(&part[T]{items: n, place: p.place}, dropPermanent, permanent(r.Err))
-			p.items -= n
-		} else {
-			again.Add(r.Rest)
-		}
-	}
-	if p.items == 0 {
-		p.items, b.work.lost = left, b.work.lost[:len(b.work.lost)-len(parts)]
-		return // all of them are final: the caller of this loses p as a whole
-	}
-	p.data = again.Data()
+	return v
 }
 
-// exhausted decides whether b may be tried again, and sets when. Otherwise the
-// error says why not.
-func (s *sender[T]) exhausted(b *batch[T], v settle.Verdict, err error) error {
+// keepRemainder reduces p to what the wrapped exporter reports as not delivered, if
+// the whole tree of the error says so: each branch must tell what is left of it,
+// together less than was sent and nothing twice. Else all of p is left, and the
+// result is false if a part of p was delivered all the same. Where one branch may be
+// sent again, another that is refused for good is lost.
+func (s *sender[T]) keepRemainder(b *batch[T], p *part[T], err error, cancelled bool) bool {
+	sig := s.q.signal
+	parts, ok := settle.Remainders(err, sig.Remainder, cancelled)
+	if len(parts) == 0 {
+		return true
+	}
+	left, final := 0, 0
+	rests := make([]T, len(parts))
+	for i := range parts {
+		n := sig.Items(parts[i].Rest)
+		ok = ok && n > 0
+		rests[i] = parts[i].Rest
+		left += n
+		if parts[i].Final {
+			final += n
+		}
+	}
+	if !ok || left > p.items || len(rests) > 1 && !payload.Within(p.data, rests) {
+		return false
+	}
+	b.work.sent.Add(int64(p.items - left))
+	if final == left {
+		final = 0 // the caller of this loses p as a whole
+	}
+	s.reduce(b, p, parts, final)
+	return true
+}
+
+// reduce makes p what the parts hold that are left of it. With final above 0, those
+// that are refused for good are lost.
+func (s *sender[T]) reduce(b *batch[T], p *part[T], parts []settle.Remainder[T], final int) {
+	sig := s.q.signal
+	var again payload.Batch[T]
+	p.items = 0
+	for _, r := range parts {
+		n := sig.Items(r.Rest)
+		switch {
+		case final > 0 && r.Final:
+			b.work.lose(&part[T]{items: n, place: p.place}, dropPermanent, permanent(r.Err))
+			continue
+		case p.items == 0:
+			p.data = r.Rest
+		case again == nil:
+			again = s.q.merger.Begin(false)
+			again.Add(p.data)
+			again.Add(r.Rest)
+		default:
+			again.Add(r.Rest)
+		}
+		p.items += n
+	}
+	if again != nil {
+		p.data = again.Data()
+	}
+}
+
+// exhausted decides whether b may be tried again, and sets when. Otherwise it says
+// for which reason b is lost, and the error why.
+func (s *sender[T]) exhausted(b *batch[T], v settle.Verdict, err error) (dropReason, error) {
 	r := &b.retries
 	r.next = max(r.backoff.NextBackOff(), v.Delay)
 	deadline, limited := s.callerDeadline(b)
-	switch limit := s.set.retry.MaxElapsedTime; {
+	limit := s.set.retry.MaxElapsedTime
+	switch refused := v.Class == settle.Destination; {
+	case refused && s.set.dropRefusing:
+		return dropDestination, permanent(fmt.Errorf("the destination refuses the exporter, and `refusals::destination` is drop: %w", err))
 	case !s.set.retry.Enabled:
-		return err
-	case limited && time.Until(deadline) < r.next:
-		return fmt.Errorf("%w before the next attempt: %w", context.DeadlineExceeded, err)
-	case limit > 0 && r.next > limit-time.Since(r.began):
-		return fmt.Errorf("no more retries left: %w", err)
+		return dropRetriesExhausted, err
+	case refused && v.Address:
+		if age, long := s.address.refused(r.next, limit); long {
+			return dropDestination, permanent(fmt.Errorf("nothing was accepted at this address for %v: %w", age.Round(time.Second), err))
+		}
+	case refused && !s.q.set.waitForResult && limit == defaultMaxElapsedTime:
+		// The data is good, and a key is replaced in hours: it is kept as long as there
+		// is room, unless somebody has set a limit.
+		return "", nil
 	}
-	return nil
+	switch {
+	case limited && time.Until(deadline) < r.next:
+		return dropRetriesExhausted, fmt.Errorf("%w before the next attempt: %w", context.DeadlineExceeded, err)
+	case limit > 0 && r.next > limit-time.Since(r.began):
+		return dropRetriesExhausted, fmt.Errorf("no more retries left: %w", err)
+	}
+	return "", nil
 }
 
 // callerDeadline is when the caller of a batch ends that has no queue.
@@ -338,14 +425,37 @@ func (s *sender[T]) callerDeadline(b *batch[T]) (time.Time, bool) {
 	return b.content.ctx.Deadline()
 }
 
-// wait lets b wait for its next attempt.
-func (s *sender[T]) wait(b *batch[T], d delay, err error) {
-	s.report.waits(err, d.wait, b.items-int(b.work.sent.Load()))
+// wait lets b wait for its next attempt. It reports false if there will be none:
+// then all of b is lost.
+func (s *sender[T]) wait(b *batch[T], d delay, err error) bool {
+	s.report.waits(err, d.wait, b.work.items())
 	b.retries.span.AddEvent(retryMessage,
 		trace.WithAttributes(attribute.String("interval", d.wait.String()), attribute.String("error", err.Error())))
-	if !s.q.delay(b, d) {
+	switch s.q.delay(b, d) {
+	case delayedAbandoned:
 		s.close(b)
+	case delayedGone:
+		b.work.loseAll(dropCallersGone, fmt.Errorf("%w: %w", errCallersGone, err))
+		return false
+	case delayedStops:
+		b.work.loseAll(dropShutdown, fmt.Errorf("%w, and the last attempt failed: %w", errStopping, err))
+		return false
 	}
+	return true
+}
+
+// giveUp settles a batch that is not sent, or not again. The caller must have taken
+// it from the queue.
+func (s *sender[T]) giveUp(b *batch[T], why dropReason, err error) {
+	err = permanent(err)
+	if b.retries.span == nil {
+		s.q.discard(b)
+		b.work.lose(&part[T]{items: b.items, place: span{0, b.items}}, why, err)
+	} else {
+		b.work.loseAll(why, err)
+	}
+	s.finish(b)
+	s.q.wake() // its end may have let others go, and no worker is on the way
 }
 
 // finish settles b and reports its outcome, unless the queue was abandoned, which
@@ -355,9 +465,9 @@ func (s *sender[T]) finish(b *batch[T]) {
 	if w.hopeless {
 		s.isolation.pause()
 	}
-	o := outcome{sent: int(w.sent.Load()), lost: w.lost, order: b.content.order}
-	s.endSpan(b, &o)
-	s.telemetry.sendEnded()
+	o := outcome{sent: int(w.sent.Load()), lost: w.lost, order: b.content.order, passedAt: w.passedAt}
+	o.expired = s.address.long.Load()
+	s.end(b, &o)
 	if !s.q.settle(b, o) {
 		return
 	}
@@ -367,12 +477,21 @@ func (s *sender[T]) finish(b *batch[T]) {
 	for reason, l := range o.byReason() {
 		s.telemetry.sendFailed(l.items, l.err)
 		s.telemetry.dropped(reason, l.items)
+		if reason == dropShutdown {
+			s.stopped.Add(int64(l.items)) // which is logged with all that the stop gives up
+			continue
+		}
 		s.report.dropped(reason, l.items, l.err)
 	}
 }
 
-func (s *sender[T]) endSpan(b *batch[T], o *outcome) {
+// end ends the reports of a batch, if they have begun.
+func (s *sender[T]) end(b *batch[T], o *outcome) {
 	span := b.retries.span
+	if span == nil {
+		return
+	}
+	s.telemetry.sendEnded()
 	if span.IsRecording() {
 		span.SetAttributes(attribute.Int("items.sent", o.sent), attribute.Int("items.failed", o.dropped()))
 		if err := o.err(); err != nil {
@@ -391,10 +510,10 @@ func (s *sender[T]) closeGiven() {
 	for _, b := range s.q.given {
 		s.close(b)
 	}
+	s.q.given = nil // nothing of a stopped exporter keeps its data alive
 }
 
 // close ends the reports of a batch that is not settled.
 func (s *sender[T]) close(b *batch[T]) {
-	s.endSpan(b, &outcome{sent: int(b.work.sent.Load())})
-	s.telemetry.sendEnded()
+	s.end(b, &outcome{sent: int(b.work.sent.Load())})
 }

@@ -78,8 +78,8 @@ func (t *tally) take(now time.Time) line {
 		l.fields = append(l.fields, zap.String("reason", t.reason))
 	}
 	l.fields = append(l.fields, zap.Int64(t.counts, t.sum))
-	if past := now.Sub(t.began); past > 0 {
-		l.fields = append(l.fields, zap.String("within", round(past).String()))
+	if past := round(now.Sub(t.began)); past > 0 {
+		l.fields = append(l.fields, zap.String("within", past.String()))
 	}
 	t.wrote(now)
 	t.clear()

@@ -107,7 +107,7 @@ func refers(v pcommon.Value) bool { return hidden(v) > 0 }
 // hidden is how much larger a value is than what can be seen of it.
 func hidden(v pcommon.Value) int {
 	probe := probes.Get().(pprofile.Profiles)
-	defer probes.Put(probe)
+	defer probes.Put(probe) //nolint:staticcheck // it holds nothing but pointers
 	value := probe.Dictionary().AttributeTable().At(0).Value()
 	v.CopyTo(value)
 	size := profileSizer.ProfilesSize(probe)

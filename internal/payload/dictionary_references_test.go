@@ -197,7 +197,7 @@ func TestDictionaryReferencesStayInProportion(t *testing.T) {
 	size = Profiles().Bytes(data)
 	resolveReferences(data)
 	assert.Less(t, Profiles().Bytes(data), textRoom+(expansion+1)*size)
-	assert.Equal(t, 40_000, len(data.Dictionary().AttributeTable().At(0).Value().Str()))
+	assert.Len(t, data.Dictionary().AttributeTable().At(0).Value().Str(), 40_000)
 }
 
 // FuzzResolveReferences compares with each value read back alone.

@@ -95,7 +95,7 @@ func TestIdentity(t *testing.T) {
 	}
 	host := func(ref entity.EntityRef) { ref.SetType("host"); ref.IdKeys().Append("a", "b") }
 	f("entities", entities(host), entities(host), true)
-	f("more entities", entities(host), entities(host, host), false)
+	f("more entities", entities(host), entities(host, host), false) //nolint:gocritic // the same twice
 	f("type of an entity", entities(host), entities(func(ref entity.EntityRef) { host(ref); ref.SetType("pod") }), false)
 	f("schema of an entity", entities(host), entities(func(ref entity.EntityRef) { host(ref); ref.SetSchemaUrl("x") }), false)
 	f("keys of an entity", entities(host), entities(func(ref entity.EntityRef) { host(ref); ref.IdKeys().Append("c") }), false)

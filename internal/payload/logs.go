@@ -41,7 +41,7 @@ func (logs) Remainder(err error) (data plog.Logs, ok bool) {
 	default:
 		return data, false
 	}
-	return data, data.LogRecordCount() > 0
+	return data, true
 }
 
 func (logs) newData() plog.Logs                              { return plog.NewLogs() }

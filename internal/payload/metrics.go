@@ -45,7 +45,7 @@ func (metrics) Remainder(err error) (data pmetric.Metrics, ok bool) {
 	default:
 		return data, false
 	}
-	return data, data.DataPointCount() > 0
+	return data, true
 }
 
 func (metrics) newData() pmetric.Metrics { return pmetric.NewMetrics() }

@@ -66,7 +66,7 @@ type Signal[T any] interface {
 
 	// Remainder is the part of a batch that the wrapped exporter reports as not
 	// delivered, if err itself carries one (consumererror.Traces and its kind),
-	// whatever it wraps.
+	// whatever it wraps. It may be empty.
 	Remainder(err error) (T, bool)
 }
 

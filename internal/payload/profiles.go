@@ -145,7 +145,7 @@ func (profiles) Remainder(err error) (data pprofile.Profiles, ok bool) {
 	default:
 		return data, false
 	}
-	return data, data.SampleCount() > 0
+	return data, true
 }
 
 func (profiles) newData() pprofile.Profiles { return pprofile.NewProfiles() }

@@ -5,6 +5,7 @@ package payload
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -195,16 +196,21 @@ func TestProfilesAreLinear(t *testing.T) {
 	}
 	assert.Less(t, perRequest(1000), 1.2*perRequest(100))
 
+	// The fewest of some: a collection, or the race detector, makes sync.Pool forget,
+	// which adds to some of them.
 	perPiece := func(items int) float64 {
 		data := benchmarkProfiles(items, 0)
 		ix := Profiles().Index(data, true, 10_000)
-		from := 0
-		return testing.AllocsPerRun(5, func() {
-			Profiles().Cut(data, ix, from, from+50)
-			from += 50
-		})
+		fewest := math.Inf(1)
+		for from := 0; from < 500; {
+			fewest = min(fewest, testing.AllocsPerRun(1, func() { // which calls it twice
+				Profiles().Cut(data, ix, from, from+50)
+				from += 50
+			}))
+		}
+		return fewest
 	}
-	assert.Less(t, perPiece(5000), 1.5*perPiece(500)) // the race detector makes sync.Pool forget
+	assert.Less(t, perPiece(5000), 1.5*perPiece(500))
 }
 
 // A cut takes only what it needs: cutting all of it out of it again changes nothing.

@@ -52,7 +52,7 @@ func answerOf(whole, node error) answer {
 	if a.http = httpStatusIn(a.text); a.http != 0 {
 		return a
 	}
-	if s, ok := node.(grpcStatuser); ok { //nolint:errorlint // the node alone
+	if s, ok := node.(grpcStatuser); ok {
 		a.grpc = s.GRPCStatus()
 		return a
 	}

@@ -14,14 +14,13 @@ type Remainder[T any] struct {
 
 // Remainders returns what is left undelivered according to the whole tree of err.
 // at returns what a node itself reports, not what it wraps. ok is false if any
-// leaf says nothing of what is left: then all of it may be. Whether the parts are
-// disjoint, and parts of what was sent, is for the caller to see.
+// leaf says nothing of what is left: then all of it may be, and parts are those that
+// others tell. Whether the parts are disjoint, and parts of what was sent, is for the
+// caller to see.
 func Remainders[T any](err error, at func(error) (T, bool), cancelled bool) (parts []Remainder[T], ok bool) {
 	f := finder[T]{at: at, ended: Of(err, cancelled).Class == Unknown}
-	if !f.find(err, nil, place{err: err}, claim{}) {
-		return nil, false
-	}
-	return f.parts, true
+	ok = f.find(err, nil, place{err: err}, claim{})
+	return f.parts, ok
 }
 
 type finder[T any] struct {
@@ -53,14 +52,13 @@ func (f *finder[T]) find(err, above error, p place, c claim) bool {
 	below := unwrapped(err)
 	c = c.under(err, above)
 	p.fixed = p.fixed || hasStatus(err)
+	all := len(below) > 0
 	for _, e := range below {
 		next := p
 		if len(below) > 1 && !p.fixed {
 			next = place{err: e, claim: c}
 		}
-		if !f.find(e, err, next, c) {
-			return false
-		}
+		all = f.find(e, err, next, c) && all
 	}
-	return len(below) > 0
+	return all
 }

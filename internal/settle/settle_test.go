@@ -172,7 +172,7 @@ func TestOfDetails(t *testing.T) {
 		{"dotnet", permanent(status.Error(codes.ResourceExhausted, "Received message exceeds the maximum configured message size.")), details{class: TooLarge}},
 		{"of a gateway that was told so", permanent(status.Error(codes.Internal, "Permanent error: rpc error: code = ResourceExhausted desc = grpc: received message larger than max (9 vs. 4)")), details{class: TooLarge, found: 9, limit: 4}},
 		{"of Loki, with 500", permanent(httpText(codes.Internal, "HTTP Status Code 500, Message=rpc error: code = ResourceExhausted desc = grpc: received message larger than max (9 vs. 4)")), details{class: TooLarge, found: 9, limit: 4}},
-		{"kafka", permanent(errors.New("record size 2000000 exceeds max 1000000: MESSAGE_TOO_LARGE: The request included a message larger than the max message size the server will accept.")), details{class: TooLarge, found: 2000000, limit: 1000000}},
+		{"kafka", permanent(errors.New("record size 2000000 exceeds max 1000000: MESSAGE_TOO_LARGE: The request included a message larger than the max message size the server will accept.")), details{class: TooLarge, found: 2000000, limit: 1000000}}, //nolint:revive // as it comes
 		{"kafka, plain", errors.New("Attempt to produce message larger than configured Producer.MaxMessageBytes: 1132544 > 1000000"), details{class: TooLarge, found: 1132544, limit: 1000000}},
 		{"splunk", permanent(errors.New(`HTTP 413 "Request Entity Too Large"`)), details{class: TooLarge}},
 		{"splunk, plain", errors.New(`HTTP 413 "Request Entity Too Large"`), details{class: TooLarge}},
@@ -259,10 +259,10 @@ func TestAlike(t *testing.T) {
 func TestUnexportedIsRecognised(t *testing.T) {
 	assert.Equal(t, time.Minute, delayOf(exporterhelper.NewThrottleRetry(errors.New("slow down"), time.Minute)))
 	assert.Zero(t, delayOf(errors.New("slow down")))
-	http, grpc := ownStatus(consumererror.NewOTLPHTTPError(errors.New("x"), 413).(*consumererror.Error))
+	http, grpc := ownStatus(consumererror.NewOTLPHTTPError(errors.New("x"), 413).(*consumererror.Error)) //nolint:errorlint // made here
 	assert.Equal(t, 413, http)
 	assert.Nil(t, grpc)
-	http, grpc = ownStatus(consumererror.NewOTLPGRPCError(errors.New("x"), status.New(codes.Internal, "y")).(*consumererror.Error))
+	http, grpc = ownStatus(consumererror.NewOTLPGRPCError(errors.New("x"), status.New(codes.Internal, "y")).(*consumererror.Error)) //nolint:errorlint // made here
 	assert.Zero(t, http)
 	assert.Equal(t, codes.Internal, grpc.Code())
 	assert.False(t, hasStatus(consumererror.NewRetryableError(errors.New("x"))))
