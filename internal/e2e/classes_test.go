@@ -6,14 +6,11 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"io"
 	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -50,7 +47,7 @@ func TestClasses(t *testing.T) {
 		wrapped := row.start(t, &row.calls)
 		exporters["batcher/"+name] = row.batcher(wrapped)
 	}
-	r.startBatchingWith(r.classesConfig(exporters))
+	r.startBatchingWith(r.configure(otlpdata.Logs, exporters))
 	request := otlpdata.Range{First: 1, Items: classesItems, BodyBytes: 8 << 10}
 	require.NoError(t, r.dial(client.GRPC).Send(t.Context(), otlpdata.Logs, request))
 	r.waitFor(func(s selfmetrics.Snapshot) bool {
@@ -186,7 +183,7 @@ func classRows() map[string]*classRow {
 		"http_unknown_authority":  {start: httpUnknownAuthority, class: "destination", calls: calls{hopeless: true}},
 
 		"grpc_unavailable":                   {start: grpcAnswer(status.Error(codes.Unavailable, "starting")), class: "retryable"},
-		"grpc_deadline_exceeded":             {start: grpcAnswer(status.Error(codes.DeadlineExceeded, "slow")), class: "retryable"},
+		"grpc_deadline_exceeded":             {start: grpcAnswer(status.Error(codes.DeadlineExceeded, "slow")), class: "unknown"},
 		"grpc_resource_exhausted":            {start: grpcAnswer(status.Error(codes.ResourceExhausted, "quota")), class: "permanent"},
 		"grpc_resource_exhausted_retry_info": {start: grpcAnswer(throttled), class: "throttled", delay: time.Second},
 		"grpc_unavailable_retry_info":        {start: grpcAnswer(withRetryDelay(codes.Unavailable, time.Second)), class: "throttled", delay: time.Second},
@@ -205,30 +202,6 @@ func classRows() map[string]*classRow {
 	}
 }
 
-// classesConfig writes the configuration of a collector with one logs pipeline to
-// all of the exporters.
-func (r *rig) classesConfig(exporters map[string]any) string {
-	r.t.Helper()
-	names := make([]string, 0, len(exporters))
-	for name := range exporters {
-		names = append(names, name)
-	}
-	config, err := json.MarshalIndent(map[string]any{
-		"receivers": map[string]any{"otlp": map[string]any{"protocols": map[string]any{
-			"grpc": map[string]any{"endpoint": r.addresses["BATCHING_GRPC"]},
-		}}},
-		"exporters": exporters,
-		"service": map[string]any{
-			"telemetry": map[string]any{"metrics": map[string]any{"level": "detailed"}},
-			"pipelines": map[string]any{"logs": map[string]any{"receivers": []string{"otlp"}, "exporters": names}},
-		},
-	}, "", "  ")
-	require.NoError(r.t, err)
-	path := filepath.Join(r.dir, "classes.yaml") // JSON is YAML
-	require.NoError(r.t, os.WriteFile(path, config, 0o600))
-	return path
-}
-
 // httpServer answers the first call with answer, and takes all others.
 func httpServer(t *testing.T, c *calls, answer http.HandlerFunc) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -241,7 +214,7 @@ func httpServer(t *testing.T, c *calls, answer http.HandlerFunc) *httptest.Serve
 }
 
 func otlpHTTP(endpoint string) map[string]any {
-	return map[string]any{"otlp_http": map[string]any{"endpoint": endpoint}}
+	return map[string]any{"otlp_http": map[string]any{"endpoint": endpoint, "timeout": patience.String()}}
 }
 
 func httpAnswer(code int, header http.Header, body []byte) func(*testing.T, *calls) map[string]any {
@@ -292,7 +265,7 @@ func httpUnknownAuthority(t *testing.T, c *calls) map[string]any {
 }
 
 func otlpGRPC(endpoint string, tls map[string]any) map[string]any {
-	return map[string]any{"otlp_grpc": map[string]any{"endpoint": endpoint, "tls": tls}}
+	return map[string]any{"otlp_grpc": map[string]any{"endpoint": endpoint, "tls": tls, "timeout": patience.String()}}
 }
 
 // insecure is for servers without TLS.

@@ -22,6 +22,7 @@ import (
 // arrives. Only a batch that the backend had taken without having said so may
 // arrive twice.
 func TestBackendIsKilled(t *testing.T) {
+	t.Parallel()
 	outage := time.Duration(min(scaled(t, 8), 30)) * time.Second
 	for _, wrapped := range []string{"otlp_grpc", "otlp_http"} {
 		t.Run(wrapped, func(t *testing.T) {
@@ -42,14 +43,17 @@ func testBackendIsKilled(t *testing.T, wrapped string, outage time.Duration) {
 	r.backend.Kill()
 	atKill := r.watch.Latest()
 	<-time.After(outage)
-	during := r.watch.Latest()
+	var during selfmetrics.Snapshot
+	r.waitFor(func(s selfmetrics.Snapshot) bool { // the load goes on through the outage
+		during = s
+		return accepted(s) > accepted(atKill)
+	})
 	r.startUnbufferedBackend(lives[1])
 	// All that piled up, and the load goes on.
 	r.waitSentAbove(during.Value("otelcol_receiver_accepted_log_records", nil))
 	outcomes := finish()
 	last := r.stop()
 
-	require.Greater(t, accepted(during), accepted(atKill), "the load goes on through the outage")
 	assert.Positive(t, last.Value("otelcol_exporter_batcher_failed_attempts", nil))
 	for signal, outcome := range outcomes {
 		require.NoError(t, outcome.Err, signal)
@@ -123,4 +127,58 @@ func accepted(s selfmetrics.Snapshot) int {
 		items += s.Value("otelcol_receiver_accepted_"+name, nil)
 	}
 	return items
+}
+
+// TestOrderThroughOutage has one consumer, which keeps the order of what it sends through
+// an outage.
+func TestOrderThroughOutage(t *testing.T) {
+	t.Parallel()
+	for how, cut := range cuts {
+		for _, wrapped := range []string{"otlp_grpc", "otlp_http"} {
+			t.Run(how+"/"+wrapped, func(t *testing.T) {
+				t.Parallel()
+				testOrderThroughOutage(t, wrapped, cut)
+			})
+		}
+	}
+}
+
+func testOrderThroughOutage(t *testing.T, wrapped string, cut func(*wire)) {
+	outage := newOutages(t, 8*time.Second, time.Minute)
+	r := newRig(t)
+	backend, w, block := withWire(t, wrapped)
+	r.startBatchingWith(r.configure(otlpdata.Logs, map[string]any{
+		"batcher": outage.batcher(wrapped, block, map[string]any{
+			"sizer": "items", "queue_size": 1_000_000, "num_consumers": 1,
+			// Merging sorts the items of a batch by resource.
+			"batch": map[string]any{"min_size": 50, "max_size": 50, "flush_timeout": "50ms", "merge_resources": false},
+		}),
+	}))
+	c := r.dial(client.GRPC)
+	end, ended := make(chan struct{}), make(chan *client.Outcome)
+	load := client.Load{Signal: otlpdata.Logs, MaxItems: maxRequest, Workers: 1, Pause: 5 * time.Millisecond, End: end}
+	go func() { ended <- load.Run(t.Context(), c) }()
+	sentAbove := func(items int) {
+		r.waitFor(func(s selfmetrics.Snapshot) bool { return s.Value("otelcol_exporter_sent_log_records", nil) > items })
+	}
+	sentAbove(500)
+	cut(w)
+	outage.wait()
+	r.waitFor(func(s selfmetrics.Snapshot) bool { return s.Value("otelcol_exporter_batcher_failed_attempts", nil) > 0 })
+	piled := accepted(r.watch.Latest())
+	w.connect()
+	sentAbove(piled)
+	close(end)
+	outcome := <-ended
+	require.NoError(t, outcome.Err)
+	r.waitSettled(outcome.Items())
+	last := r.stop()
+	tally := backend.Tally(otlpdata.Logs)
+	difference := tally.Compare(outcome.Accepted)
+	assert.Empty(t, difference.Missing)
+	assert.Empty(t, difference.Unexpected)
+	assert.Zero(t, tally.Behind(), "of %d items", tally.Items())
+	// The batch that was under way may have arrived without an answer.
+	assert.LessOrEqual(t, tally.Repeats(), 50)
+	requireAccounts(t, last, otlpdata.Logs, outcome.Items(), 0)
 }

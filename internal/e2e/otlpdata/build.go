@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -55,7 +56,11 @@ func NewLogs(r Range) plog.Logs {
 	for id := r.First; id < r.First+uint64(r.Items); id++ {
 		record := sl.LogRecords().AppendEmpty()
 		record.SetTimestamp(timestamp(id))
-		record.Body().SetStr(body(id, r.BodyBytes))
+		if r.Alike {
+			record.Body().SetStr(strings.Repeat("=", r.BodyBytes))
+		} else {
+			record.Body().SetStr(body(id, r.BodyBytes))
+		}
 		identify(record.Attributes(), id)
 	}
 	return ld

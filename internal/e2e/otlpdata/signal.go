@@ -25,4 +25,7 @@ type Range struct {
 	Items int
 	// BodyBytes is the size of the body of each log record; 0 for a short one.
 	BodyBytes int
+	// Alike gives all log records the same body, of which compression leaves next to
+	// nothing. Otherwise it leaves about half.
+	Alike bool
 }

@@ -19,6 +19,9 @@ type Tally struct {
 	sizes []int          // items of each request, in the order of arrival
 	items int            // their sum, items without an identity included
 	seen  map[uint64]int // how often each identity arrived
+
+	latest uint64 // the identity that arrived for the first time last
+	behind int    // identities that arrived for the first time after a higher one
 }
 
 // AddTraces counts one request.
@@ -90,6 +93,13 @@ func (t *Tally) addIdentity(id uint64) {
 		t.seen = map[uint64]int{}
 	}
 	t.seen[id]++
+	if t.seen[id] > 1 {
+		return
+	}
+	if id < t.latest {
+		t.behind++
+	}
+	t.latest = id
 }
 
 func (t *Tally) addRequest(items int) {
@@ -105,6 +115,13 @@ func (t *Tally) Items() int { return t.items }
 
 // Has reports whether the identity arrived.
 func (t *Tally) Has(id uint64) bool { return t.seen[id] > 0 }
+
+// Behind returns how many identities arrived after a higher one; of those that
+// arrived more than once, the first time counts.
+func (t *Tally) Behind() int { return t.behind }
+
+// Sizes returns the items of each request, in the order of arrival.
+func (t *Tally) Sizes() []int { return t.sizes }
 
 // Identities returns how many different identities arrived.
 func (t *Tally) Identities() int { return len(t.seen) }

@@ -113,3 +113,12 @@ func TestLogBody(t *testing.T) {
 	assert.Equal(t, long, body(Range{First: 1, Items: 1, BodyBytes: 1001}))
 	assert.NotEqual(t, long, body(Range{First: 2, Items: 1, BodyBytes: 1001}))
 }
+
+func TestTallyKnowsTheOrder(t *testing.T) {
+	tally := &Tally{}
+	for _, r := range []Range{{First: 1, Items: 3}, {First: 7, Items: 2}, {First: 7, Items: 2}, {First: 5, Items: 2}, {First: 9, Items: 1}} {
+		tally.AddLogs(NewLogs(r))
+	}
+	assert.Equal(t, []int{3, 2, 2, 2, 1}, tally.Sizes())
+	assert.Equal(t, 1, tally.Behind(), "5; 6 came after it, and the second 7 is not new")
+}

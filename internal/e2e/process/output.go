@@ -13,11 +13,12 @@ import (
 // tailBytes is how much of the end of the output is kept for errors.
 const tailBytes = 16 << 10
 
-// output takes what a child prints: it writes it to a file, keeps the end of it,
-// and looks for the line that says that the child is ready.
+// output takes what a child prints: it writes it to a file, keeps the end of it (all
+// of it if that is asked for), and looks for the line that says that the child is ready.
 type output struct {
 	want  []byte
 	ready chan struct{} // closed when want was seen
+	all   bool
 
 	mu struct {
 		sync.Mutex
@@ -27,10 +28,10 @@ type output struct {
 	}
 }
 
-func newOutput(path, want string) (*output, error) {
-	o := &output{want: []byte(want), ready: make(chan struct{})}
-	if path != "" {
-		file, err := os.Create(path)
+func newOutput(set Settings) (*output, error) {
+	o := &output{want: []byte(set.Ready), ready: make(chan struct{}), all: set.KeepOutput}
+	if set.LogPath != "" {
+		file, err := os.Create(set.LogPath)
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +50,7 @@ func (o *output) Write(p []byte) (int, error) {
 	}
 	o.mu.last = append(o.mu.last, p...)
 	o.lookLocked()
-	if surplus := len(o.mu.last) - tailBytes; surplus > 0 {
+	if surplus := len(o.mu.last) - tailBytes; surplus > 0 && !o.all {
 		o.mu.last = append(o.mu.last[:0], o.mu.last[surplus:]...)
 	}
 	return len(p), nil

@@ -20,7 +20,7 @@ const CollectorReady = "Everything is ready."
 
 // closeOutput bounds the wait for the rest of the output of a process that has
 // ended, in case something it started holds the pipe open.
-const closeOutput = 5 * time.Second
+const closeOutput = 30 * time.Second
 
 // Settings says what to run.
 type Settings struct {
@@ -29,6 +29,8 @@ type Settings struct {
 	Env     []string // added to the environment of this process
 	LogPath string   // where the output goes
 	Ready   string   // output that says that Start may return; empty: at once
+
+	KeepOutput bool // all of it, for Output
 }
 
 // Process is a child that was started.
@@ -46,7 +48,7 @@ type Process struct {
 // Start starts the child and waits until it is ready. If it ends before, or the
 // context does, the child is gone and the error holds the end of its output.
 func Start(ctx context.Context, set Settings) (*Process, error) {
-	out, err := newOutput(set.LogPath, set.Ready)
+	out, err := newOutput(set)
 	if err != nil {
 		return nil, fmt.Errorf("output of %s: %w", set.Name, err)
 	}
@@ -126,6 +128,9 @@ func (p *Process) seeLog() string {
 // Terminate asks the child to stop, as a service manager does.
 func (p *Process) Terminate() { p.signal(syscall.SIGTERM) }
 
+// Reload asks the child to read its configuration again.
+func (p *Process) Reload() { p.signal(syscall.SIGHUP) }
+
 // Stop asks the child to stop and waits until it has. When the context ends first
 // the child is killed, which is an error, as is an exit status other than zero.
 func (p *Process) Stop(ctx context.Context) error {
@@ -155,5 +160,5 @@ func (p *Process) signal(s syscall.Signal) {
 	}
 }
 
-// Output returns the end of what the child has printed.
+// Output returns the end of what the child has printed, or all of it.
 func (p *Process) Output() string { return p.output.tail() }

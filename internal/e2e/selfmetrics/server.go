@@ -16,8 +16,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 )
 
-// readTimeout bounds one upload: a collector that hangs must not hold up Close.
-const readTimeout = 5 * time.Second
+// readTimeout bounds one upload, for a collector that hangs. One that is slow, on a
+// busy machine, is not cut off: what it sends at its end is not sent again.
+const readTimeout = time.Minute
 
 // Server takes the metrics of one collector, sent by a periodic reader as OTLP over
 // HTTP. It holds the newest.

@@ -4,6 +4,7 @@
 package sink
 
 import (
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -88,4 +89,24 @@ func TestSinkRemembersMetadata(t *testing.T) {
 	require.NoError(t, c.Send(ctx, otlpdata.Traces, otlpdata.Range{First: 1, Items: 1}))
 	require.Len(t, s.Metadata(), 1)
 	assert.Equal(t, []string{"0123"}, s.Metadata()[0].Get("x-id"))
+}
+
+func TestSinkOverHTTP(t *testing.T) {
+	for _, signal := range otlpdata.Signals() {
+		t.Run(string(signal), func(t *testing.T) {
+			s, _ := listen(t)
+			server := httptest.NewServer(s)
+			t.Cleanup(server.Close)
+			c, err := client.Dial(client.HTTP, server.Listener.Addr().String())
+			require.NoError(t, err)
+			s.Refuse(2, status.Error(codes.PermissionDenied, "blocked"))
+			outcome := client.Load{Signal: signal, Items: 1001, MaxItems: 20, Workers: 3}.Run(t.Context(), c)
+			require.NoError(t, c.Close())
+			assert.ErrorContains(t, outcome.Err, "403 Forbidden")
+			assert.Len(t, outcome.Failed, 2)
+			difference := s.Tally(signal).Compare(outcome.Accepted)
+			assert.True(t, difference.Empty(), "%v", difference)
+			assert.Equal(t, []string{"application/x-protobuf"}, s.Metadata()[0].Get("content-type"))
+		})
+	}
 }

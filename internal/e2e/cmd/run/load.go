@@ -15,7 +15,7 @@ import (
 )
 
 // loadGrace is how long a generator may take to send the rest of its load.
-const loadGrace = 30 * time.Second
+const loadGrace = 2 * time.Minute
 
 // sendLoad runs one generator for each signal, and prints a line for each report
 // of the batching collector meanwhile. When the context ends the generators are

@@ -19,10 +19,12 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second
-	// stopTimeout is above the default of `drain_timeout`, after which the batcher
-	// gives up by itself.
-	stopTimeout = 40 * time.Second
+	startTimeout = 2 * time.Minute
+	// drainTimeout is the batcher's `drain_timeout`. Its default is too short for a
+	// backend on the same machine if that is busy.
+	drainTimeout = 2 * time.Minute
+	// stopTimeout is above drainTimeout, after which the batcher gives up by itself.
+	stopTimeout = 150 * time.Second
 )
 
 // session is one run: two collectors, and the server that the batching one reports to.
@@ -119,7 +121,8 @@ func (s *session) start(ctx context.Context) error {
 	if s.backend, err = s.startCollector(ctx, "backend", s.config("backend.yaml")); err != nil {
 		return err
 	}
-	s.batching, err = s.startCollector(ctx, "batching", s.config("batching.yaml"), s.config("watch.yaml"))
+	s.batching, err = s.startCollector(ctx, "batching", s.config("batching.yaml"), s.config("watch.yaml"),
+		fmt.Sprintf("yaml:exporters::batcher::drain_timeout: %v", drainTimeout))
 	return err
 }
 
