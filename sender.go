@@ -438,7 +438,7 @@ func (s *sender[T]) wait(b *batch[T], d delay, err error) bool {
 		b.work.loseAll(dropCallersGone, fmt.Errorf("%w: %w", errCallersGone, err))
 		return false
 	case delayedStops:
-		b.work.loseAll(dropShutdown, fmt.Errorf("%w, and the last attempt failed: %w", errStopping, err))
+		b.work.loseAll(dropShutdown, fmt.Errorf("%w, and the last attempt failed: %w", errStopping, settle.NotPermanent(err)))
 		return false
 	}
 	return true
@@ -447,7 +447,9 @@ func (s *sender[T]) wait(b *batch[T], d delay, err error) bool {
 // giveUp settles a batch that is not sent, or not again. The caller must have taken
 // it from the queue.
 func (s *sender[T]) giveUp(b *batch[T], why dropReason, err error) {
-	err = permanent(err)
+	if why != dropShutdown {
+		err = permanent(err) // another collector may take what a stop gives up
+	}
 	if b.retries.span == nil {
 		s.q.discard(b)
 		b.work.lose(&part[T]{items: b.items, place: span{0, b.items}}, why, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
 )
 
@@ -183,6 +184,38 @@ func TestStopAway_OneLastAttempt(t *testing.T) {
 		assert.Equal(t, sequence(0, 20), sorted(last))
 		assert.EqualValues(t, 20, r.metric("batcher_dropped_items", reasonIs(dropShutdown)))
 	})
+}
+
+// Who waits for a result when the last attempt fails may try again elsewhere, also
+// where the destination calls its refusal permanent.
+func TestStopAway_CallersMayTryAgain(t *testing.T) {
+	for name, answer := range map[string]error{"away": errAway, "refuses": errLogin} {
+		inBubble(t, name, func(t *testing.T) {
+			p := &pushes{answer: func(context.Context, int, []int) error { return answer }}
+			set := wholeBatches(1)
+			set.slots = 4
+			s := fakeSender(set, steadyRetry, p)
+			defer s.stop()
+			results := make(chan error, 4)
+			for i := range 4 {
+				w, err := s.q.offer(t.Context(), numbers(i, 1))
+				require.NoError(t, err)
+				go func() { results <- s.q.await(t.Context(), w) }()
+			}
+			runFor(10 * time.Second)
+			s.beginStop()
+			require.True(t, s.q.attemptsLast())
+			runFor(time.Second)
+			covered, spent := s.q.stop()
+			s.q.giveUpAll(spent, dropShutdown, errStopping)
+			require.NoError(t, covered.wait(t.Context()))
+			for range 4 {
+				err := <-results
+				require.ErrorIs(t, err, errStopping)
+				assert.False(t, consumererror.IsPermanent(err), "%v", err)
+			}
+		})
+	}
 }
 
 // A backend that has not answered at all costs five seconds.
