@@ -128,7 +128,16 @@ func (q *queue[T]) takeLocked(p *partition[T], b *batch[T]) {
 		if c == nil || c.epoch != b.epoch {
 			return
 		}
-		if q.takesChunk(c, b) {
+		// A batch that will be refused must leave something to evict: what is being sent
+		// keeps its room, and with all of it in flight callers would be refused.
+		most := q.set.capacity
+		if p.refusing {
+			most = share(most, 2)
+		}
+		if b.held.size >= most {
+			return
+		}
+		if b.held.size+c.held.size <= most && q.takesChunk(c, b) {
 			q.agesLocked(b, c.entries[c.to-1].at)
 			b.took(p.takeChunk(c, &b.run))
 			continue
