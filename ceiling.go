@@ -4,6 +4,7 @@
 package batcherexporter
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -85,23 +86,18 @@ func (c *ceiling) known() int {
 // provenLocked says whether something of about the limit has passed.
 func (c *ceiling) provenLocked() bool { return c.mu.passed > 0 && c.mu.passed >= c.mu.refused/4 }
 
-// allows says whether a request of that size is worth a try.
-func (c *ceiling) allows(size int) bool { return size <= c.allowed() }
-
 // allowed is how large a request is worth a try; without a limit, any.
 func (c *ceiling) allowed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.mu.limit == 0:
-		return maxInt
+		return math.MaxInt
 	case c.mu.named:
 		return c.mu.limit
 	}
 	return c.mu.limit + c.mu.limit/ceilingSlack
 }
-
-const maxInt = int(^uint(0) >> 1)
 
 // learns says whether there is a limit, so that sizes matter.
 func (c *ceiling) learns() bool { return c.limit() > 0 }

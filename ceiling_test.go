@@ -20,7 +20,7 @@ func inTime(t *testing.T, f func(c *ceiling)) {
 func TestCeilingLearns(t *testing.T) {
 	inTime(t, func(c *ceiling) {
 		assert.False(t, c.learns())
-		assert.True(t, c.allows(1<<40))
+		assert.GreaterOrEqual(t, c.allowed(), 1<<40)
 		assert.Equal(t, 200, c.refuse(400, 0))
 		assert.Equal(t, 100, c.refuse(200, 0), "half of the smallest that was refused")
 		assert.False(t, c.pass(10, 2))
@@ -33,16 +33,16 @@ func TestCeilingLearns(t *testing.T) {
 		assert.Equal(t, 120, c.known())
 		c.pass(150, 1)
 		assert.Equal(t, 120, c.limit(), "a single item teaches no size")
-		assert.True(t, c.allows(125), "halves are not quite equal")
-		assert.False(t, c.allows(150))
+		assert.GreaterOrEqual(t, c.allowed(), 125, "halves are not quite equal")
+		assert.Less(t, c.allowed(), 150)
 	})
 }
 
 func TestCeilingTakesANamedLimit(t *testing.T) {
 	inTime(t, func(c *ceiling) {
 		assert.Equal(t, 4000, c.refuse(5000, 4000))
-		assert.True(t, c.allows(4000))
-		assert.False(t, c.allows(4001), "a named limit has no slack")
+		assert.GreaterOrEqual(t, c.allowed(), 4000)
+		assert.Less(t, c.allowed(), 4001, "a named limit has no slack")
 		assert.Equal(t, 2000, c.refuse(4000, 4000), "named, and not true")
 	})
 }

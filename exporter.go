@@ -201,7 +201,7 @@ func (e *signalExporter[T]) assemble(in *instance, host component.Host, wrapped 
 	s.telemetry = t
 	s.report = newReport(reportSettings{
 		logger: e.set.Logger, source: e.set.ID.String() + ", " + e.signal.name.String(),
-		status: statusReporter(host), stats: s.stats, patience: max(cfg.Retry.MaxInterval, cfg.Retry.InitialInterval),
+		status: statusReporter(host), stats: s.stats, patience: longestBackoff(cfg.Retry),
 	})
 	e.logLimits(set)
 	in.join(s)
