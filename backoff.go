@@ -197,15 +197,19 @@ func (q *queue[T]) releaseLocked(p *partition[T]) {
 // A batch that was tried and has not been answered for the longest backoff no
 // longer holds back others.
 func (q *queue[T]) heldBackLocked(p *partition[T]) bool {
-	if p.prober == nil && p.failing < q.set.slots || q.attemptsAllLocked(p) {
+	free := p.prober == nil && p.failing < q.set.slots
+	if free && !p.refusing || q.attemptsAllLocked(p) {
 		return false
 	}
 	tried := p.active > p.failing && q.now() < p.pulledAt.after(q.set.patience)
 	if tried {
 		q.bePatientLocked(p, p.pulledAt)
 	}
-	if p.prober != nil {
+	switch {
+	case p.prober != nil:
 		return !p.mayTry || tried
+	case free: // all that was refused was given up: the next one asks, alone
+		return tried
 	}
 	return q.set.slots == 1 || p.failing > q.set.slots || p.stubborn < p.failing || tried
 }
